@@ -1,0 +1,85 @@
+"""Every error that retcon raises on purpose.
+
+    RetconError
+    ├── InputError            the caller's words are off: empty text, a negative budget, an unknown action
+    │   └── NotFoundError     no note has that id
+    ├── ConflictError         an id is taken by another text, or a note was superseded before
+    ├── StoreError            the database cannot be opened, read or written
+    │   ├── SchemaError       the file was written by a newer retcon
+    │   └── BusyError         another process kept the database locked past the time-out
+    ├── RouterError           a router file does not say what a router must say
+    └── MissingExtraError     an optional part is not installed; the message carries the install line
+
+Each message is one line and carries the numbers it speaks of; the data is on the attributes.
+"""
+
+from __future__ import annotations
+
+
+class RetconError(Exception):
+    """Base of all errors that retcon raises on purpose."""
+
+    code = "error"
+
+
+class InputError(RetconError, ValueError):
+    """The caller's input cannot be used as it is."""
+
+    code = "bad_input"
+
+
+class NotFoundError(InputError, KeyError):
+    """No note has the id that was asked for."""
+
+    code = "not_found"
+
+    def __init__(self, note_id: str) -> None:
+        self.note_id = note_id
+        super().__init__(f"no note has the id {note_id!r}")
+
+    def __str__(self) -> str:  # KeyError would quote the whole message
+        return str(self.args[0])
+
+
+class ConflictError(RetconError):
+    """What was asked contradicts what the store already holds."""
+
+    code = "conflict"
+
+
+class StoreError(RetconError):
+    """The store cannot be opened, read or written."""
+
+    code = "store"
+
+
+class SchemaError(StoreError):
+    """The store was written by a newer program than this one."""
+
+    code = "schema"
+
+    def __init__(self, found: int, known: int) -> None:
+        self.found, self.known = found, known
+        super().__init__(f"the store has schema {found}, this retcon knows up to {known}: upgrade retcon-memory")
+
+
+class BusyError(StoreError):
+    """Another process held the store locked for longer than the time-out."""
+
+    code = "busy"
+
+
+class RouterError(RetconError):
+    """A router file is malformed or does not fit the action set in use."""
+
+    code = "router"
+
+
+class MissingExtraError(RetconError, ImportError):
+    """An optional dependency is not installed."""
+
+    code = "missing_extra"
+
+    def __init__(self, what: str, extra: str) -> None:
+        self.what, self.extra = what, extra
+        super().__init__(f"{what} needs an optional part: pip install 'retcon-memory[{extra}]'")

@@ -1,0 +1,394 @@
+"""Memory: the whole path from a query to text within a budget, on one page.
+
+query -> retrieve -> Cluster -> features -> route -> Decision -> operate -> Packed -> Recall
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from retcon import pack, retrieve, validate
+from retcon.errors import InputError, StoreError
+from retcon.features import features, query_type
+from retcon.model import Embed, embedder
+from retcon.note import RETAIN, Cluster, Decision, Filter, Hit, Note, Recall, Scope, Usage
+from retcon.operate import ACTIONS, check_actions, operate
+from retcon.route import Router, default_router
+from retcon.store import Deleted, Progress
+from retcon.store.sqlite import SqliteStore
+from retcon.tokens import Counter, check_budget, counter
+
+DEFAULT_PATH = "retcon.db"
+DEFAULT_BUDGET = 256
+
+
+def utc_now() -> datetime:
+    """The time at which notes are stored, unless a memory is given another clock."""
+    return datetime.now(UTC)
+
+
+def random_id() -> str:
+    """An id for a note whose caller gave none."""
+    return uuid.uuid4().hex
+
+
+class Memory:
+    """Notes in one SQLite file, recalled under a token budget. No key, no network, no download."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] = DEFAULT_PATH,
+        *,
+        router: Router | str | os.PathLike[str] | None = None,
+        counter: str | Callable[[str], int] | None = None,
+        retriever: str = "bm25",
+        embedder: str | Embed | None = None,
+        top_k: int = 20,
+        cap: int = 2048,
+        now: Callable[[], datetime] = utc_now,
+        new_id: Callable[[], str] = random_id,
+    ) -> None:
+        """Opens the file, or makes it; `:memory:` keeps everything in this process.
+
+        `router` decides (a Router or its JSON file; default: the evidence-fit rule). `counter` counts tokens: "estimate",
+        "alphanumeric", "bpe", or any callable. `retriever` is bm25, bm25-plain, dense or hybrid; `top_k` and `cap` bound
+        the candidates (notes, tokens). `now` and `new_id` are the only sources of time and chance.
+        """
+        self.router = _router(router)
+        self.count: Counter = _counter(counter)
+        self.embed: Embed = _embedder(embedder if embedder is not None else self.router.embedder)
+        self.retriever = retrieve.check_retriever(retriever)
+        self.top_k = validate.whole("top_k", top_k)
+        self.cap = validate.whole("cap", cap, most=10_000_000)
+        self.now, self.new_id = now, new_id
+        self.store = SqliteStore(_path(path))
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        what: validate.What,
+        *,
+        id: str | None = None,  # noqa: A002
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        session: str | None = None,
+        speaker: str | None = None,
+        timestamp: str | datetime | float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> list[Note]:
+        """The notes as stored: one for a text or a message, one each for a list of them, in one transaction.
+
+        With an `id`, adding the same note again changes nothing. Turns of a list, and turns of one session, are found also
+        by the words of the turn before them.
+        """
+        if id is not None and not isinstance(what, (str, Mapping)):
+            raise InputError("an id names one note: give each item of a list its own 'id'")
+        shared = {"id": id, "user_id": user_id, "agent_id": agent_id, "run_id": run_id, "session": session}
+        shared |= {"speaker": speaker, "timestamp": timestamp, "metadata": metadata}
+        notes = list(self._notes(validate.drafts(what, **shared), chained=not isinstance(what, (str, Mapping))))
+        return self.store.get_many(self.store.add(notes))
+
+    def supersede(
+        self,
+        id: str,  # noqa: A002
+        text: str,
+        *,
+        new_id: str | None = None,
+        timestamp: str | datetime | float | None = None,
+        speaker: str | None = None,
+        session: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Note:
+        """The correction as stored. From now on recall finds it in place of the older note, which `history` still shows."""
+        old = self.get(id)
+        fields = {
+            "id": new_id or self.new_id(), "text": text, "timestamp": timestamp, "supersedes": old.id,
+            "speaker": speaker or old.speaker, "session": session or old.session,
+            "metadata": old.metadata if metadata is None else metadata,
+            "user_id": old.user_id, "agent_id": old.agent_id, "run_id": old.run_id,
+        }  # fmt: skip
+        return self.store.get_many(self.store.add([validate.note(fields, created_at=self._stamp())]))[0]
+
+    def delete(self, id: str) -> Deleted:  # noqa: A002
+        """What went: the note with every record, index entry and vector that stands on it, in one transaction."""
+        return self.store.delete([id])
+
+    def delete_all(
+        self,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        everything: bool = False,
+    ) -> Deleted:
+        """What went: all notes of the scope. Naming no id is refused unless `everything` is set."""
+        scope = validate.scope(user_id, agent_id, run_id)
+        if scope == Scope() and not everything:
+            raise InputError("name a user_id, agent_id or run_id to delete; everything=True empties the store")
+        return self.store.delete_all(scope)
+
+    def purge(self) -> bool:
+        """Whether deleted words are gone from the files; False while another reader holds the log back."""
+        return self.store.purge()
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def get(self, id: str) -> Note:  # noqa: A002
+        """The note with this id."""
+        return self.store.get(id)
+
+    def get_all(
+        self,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        session: str | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+        superseded: bool = False,
+    ) -> list[Note]:
+        """Notes in the order they were added; superseded ones only on request."""
+        scope, only = validate.scope(user_id, agent_id, run_id), validate.only(session, since, until, metadata)
+        return list(self.store.all(scope, only, limit=limit, superseded=superseded))
+
+    def history(self, id: str) -> list[Note]:  # noqa: A002
+        """Every version of the note, oldest first."""
+        return self.store.history(id)
+
+    def search(
+        self,
+        query: str,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        top_k: int | None = None,
+        session: str | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> list[Hit]:
+        """The best notes for the query, each with its score."""
+        scope, only = validate.scope(user_id, agent_id, run_id), validate.only(session, since, until, metadata)
+        top_k = self.top_k if top_k is None else validate.whole("top_k", top_k)
+        return list(self._search(validate.query(query), scope, only, top_k, fill=False))
+
+    # -- the decision and the text -------------------------------------------------------------------------------------
+
+    def decide(
+        self,
+        query: str,
+        budget: int = DEFAULT_BUDGET,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        session: str | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        exclude: Collection[str] = (),
+    ) -> Decision:
+        """The decision alone: which action, by what numbers. Writes no text."""
+        scope, only = validate.scope(user_id, agent_id, run_id), validate.only(session, since, until, metadata)
+        cluster = self._cluster(validate.query(query), scope, only)
+        return self._decide(cluster, check_budget(budget), None, check_actions(exclude))
+
+    def recall(
+        self,
+        query: str,
+        budget: int = DEFAULT_BUDGET,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        session: str | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        action: str | None = None,
+        exclude: Collection[str] = (),
+    ) -> Recall:
+        """The best text within the budget that memory has for the query, and why it is that text.
+
+        `action` forces one. `exclude` leaves some out, so that a caller who found no answer can ask for the next best;
+        `Recall.escalate()` does the same.
+        """
+        started = time.perf_counter()
+        budget, exclude = check_budget(budget), check_actions(exclude)
+        scope, only = validate.scope(user_id, agent_id, run_id), validate.only(session, since, until, metadata)
+        cluster = self._cluster(validate.query(query), scope, only)
+        decision = self._decide(cluster, budget, action, exclude)
+        return self._recall(cluster, decision, exclude, started)
+
+    def _cluster(self, query: str, scope: Scope, only: Filter) -> Cluster:
+        hits = self._search(query, scope, only, self.top_k, fill=True)
+        costs = pack.costs(Cluster(query, hits), count=self.count)
+        return retrieve.cluster(query, hits, costs, cap=self.cap)
+
+    def _search(self, query: str, scope: Scope, only: Filter, top_k: int, *, fill: bool) -> tuple[Hit, ...]:
+        if self.retriever in retrieve.NEEDS_VECTORS:
+            retrieve.embed_missing(self.store, scope, self.embed)
+        return retrieve.search(
+            self.store, query, scope, top_k=top_k, only=only, retriever=self.retriever, embed=self.embed, fill=fill
+        )
+
+    def _decide(self, cluster: Cluster, budget: int, action: str | None, exclude: Collection[str]) -> Decision:
+        x = features(
+            budget=budget,
+            costs=cluster.costs,
+            fit=pack.fit_fraction(cluster, budget, count=self.count, costs=cluster.costs),
+            sessions=[note.session for note in cluster.notes],
+            vectors=self.embed([note.text for note in cluster.notes]),
+            types=query_type(cluster.query),
+        )
+        decision = self.router.decide(x, budget=budget, available=ACTIONS, exclude=exclude)
+        return decision if action is None else _forced(decision, *check_actions([action]))
+
+    def _recall(self, cluster: Cluster, decision: Decision, exclude: tuple[str, ...], started: float) -> Recall:
+        action, budget = decision.action, decision.budget
+        warnings: tuple[str, ...] = ()
+        packed = operate(action, cluster, budget, count=self.count)
+        if not packed.text and action != RETAIN:
+            kept = operate(RETAIN, cluster, budget, count=self.count)
+            if kept.text:
+                action, packed = RETAIN, kept
+                warnings = (f"{decision.action} found nothing to say within {budget} tokens, so notes are retained",)
+        tried = tuple(dict.fromkeys((*exclude, decision.action, action)))
+        return Recall(
+            text=packed.text, tokens=packed.tokens, budget=budget, query=cluster.query, action=action, decision=decision,
+            sources=packed.sources, dropped=packed.dropped + cluster.dropped, warnings=warnings, tried=tried,
+            usage=Usage(seconds=time.perf_counter() - started), again=partial(self._again, cluster, budget),
+        )  # fmt: skip
+
+    def _again(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> Recall | None:
+        if not set(self.router.actions) & set(ACTIONS) - set(tried):
+            return None
+        started = time.perf_counter()
+        return self._recall(cluster, self._decide(cluster, budget, None, tried), tried, started)
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        progress: Progress | None = None,
+    ) -> int:
+        """How many notes were written to the JSONL file, superseded ones included. The file appears whole or not at all."""
+        scope, target = validate.scope(user_id, agent_id, run_id), Path(path)
+        part = target.with_name(target.name + ".part")
+        try:
+            with part.open("w", encoding="utf-8", newline="\n") as file:
+                written = 0
+                for written, line in enumerate(self.lines(scope), 1):
+                    file.write(line)
+                    if progress is not None:
+                        progress(written)
+            os.replace(part, target)
+        except OSError as error:
+            raise StoreError(f"cannot write {target}: {error.strerror or error}") from error
+        finally:
+            part.unlink(missing_ok=True)
+        return written
+
+    def lines(self, scope: Scope | None = None) -> Iterator[str]:
+        """The notes of the scope as JSONL lines, in the order they were added."""
+        for note in self.store.all(scope or Scope(), superseded=True):
+            plain = {name: value for name, value in note.to_dict().items() if name != "superseded_by"}
+            yield json.dumps(plain, ensure_ascii=False, sort_keys=True) + "\n"
+
+    def load(self, source: str | os.PathLike[str] | Iterable[str], *, progress: Progress | None = None) -> int:
+        """How many new notes came in from a JSONL file or from lines, in one transaction; known ids are passed over."""
+        before = self.store.count(Scope())
+        if isinstance(source, (str, os.PathLike)):
+            try:
+                with Path(source).open(encoding="utf-8") as file:
+                    self.store.add(self._notes(_parsed(file)), progress=progress)
+            except (OSError, UnicodeDecodeError) as error:
+                raise InputError(
+                    f"cannot read {os.fspath(source)}: {getattr(error, 'strerror', None) or error}"
+                ) from error
+        else:
+            self.store.add(self._notes(_parsed(source)), progress=progress)
+        return self.store.count(Scope()) - before
+
+    def _notes(self, drafts: Iterable[dict[str, Any]], *, chained: bool = False) -> Iterator[Note]:
+        """The drafts as notes; `chained` ones without a session follow each other."""
+        stamp, last = self._stamp(), None
+        for draft in drafts:
+            draft.setdefault("id", self.new_id())
+            if chained and draft.get("session") is None:
+                draft.setdefault("follows", last)
+            note = validate.note(draft, created_at=stamp)
+            last = note.id
+            yield note
+
+    def _stamp(self) -> str:
+        return self.now().isoformat(timespec="seconds")
+
+    # -- lifetime ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the file; the memory cannot be used after."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _parsed(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            (draft,) = validate.drafts(json.loads(line))
+        except (ValueError, RecursionError) as error:  # InputError is a ValueError too
+            raise InputError(f"line {number}: {str(error).splitlines()[0]}") from None
+        yield draft
+
+
+def _forced(decision: Decision, action: str) -> Decision:
+    reason = f"{action}: asked for by the caller; the router's own choice is {decision.reason}"
+    return replace(decision, action=action, reason=reason, forced=True)
+
+
+def _router(given: Router | str | os.PathLike[str] | None) -> Router:
+    if given is None:
+        return default_router()
+    return given if isinstance(given, Router) else Router.load(given)
+
+
+def _path(path: str | os.PathLike[str]) -> str:
+    path = os.fspath(path)
+    if not path or "\0" in path:
+        raise InputError("a memory needs a path, or ':memory:'")
+    if "://" in path:
+        raise InputError(f"{path.split('://')[0]}:// stores are not part of this version: give a file path")
+    return path
+
+
+_counter, _embedder = counter, embedder  # the constructor's arguments have the same names

@@ -1,0 +1,121 @@
+"""The models that a caller may hand in. Here: text -> vectors (`Embed`), with two that need no network.
+
+`HashingEmbed` needs nothing but numpy. `WordLlamaEmbed` (extra `embed`) reads static word vectors that lie inside an
+installed package. Vectors serve the two embedding features of the router, and nothing stored depends on them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retcon.errors import InputError, MissingExtraError
+from retcon.words import COMMON_STEMS, stem_words, term_key, words
+
+COMMON_WEIGHT = 0.2  # of a function word against 1 for any other
+_BATCH = 1024  # texts hashed at once: 8 MB of counts at 256 dimensions
+
+
+@runtime_checkable
+class Embed(Protocol):
+    """Texts -> one row each: length 1, or all zeros for a text without words."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dim(self) -> int: ...
+
+    def __call__(self, texts: Sequence[str], /) -> NDArray[np.float32]: ...
+
+
+class HashingEmbed:
+    """Vectors by signed feature hashing of stems: alike where words are shared, the same bytes on every machine.
+
+    A stem falls into one of `dim` places with a sign; a place holds the square root of how often, function words count
+    a fifth. Only sums, products and square roots are used, which every processor rounds alike. Once in a while two
+    stems of a very short text meet in one place with opposite signs and leave a zero row.
+    """
+
+    def __init__(self, dim: int = 256) -> None:
+        if dim < 1:
+            raise InputError(f"an embedding needs at least 1 dimension, not {dim}")
+        self.dim = dim
+        self.name = "hashing" if dim == 256 else f"hashing-{dim}"
+
+    def __call__(self, texts: Sequence[str], /) -> NDArray[np.float32]:
+        out = np.empty((len(texts), self.dim), np.float32)
+        for start in range(0, len(texts), _BATCH):
+            out[start : start + _BATCH] = _unit_rows(self._sums(texts[start : start + _BATCH]))
+        return out
+
+    def _sums(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        found = [words(text) for text in texts]
+        codes = np.array([_code(word) for row in found for word in row], np.int64)
+        place, kind = (codes >> 2) % self.dim, codes & 3
+        row = np.repeat(np.arange(len(texts)), [len(row) for row in found])
+        cell = (kind * len(texts) + row) * self.dim + place
+        counts = np.bincount(cell, minlength=4 * len(texts) * self.dim).reshape(4, len(texts), self.dim)
+        plus, minus, common_plus, common_minus = np.sqrt(counts)
+        sums: NDArray[np.float64] = (plus - minus) + COMMON_WEIGHT * (common_plus - common_minus)
+        return sums
+
+
+@lru_cache(maxsize=1 << 16)
+def _code(word: str) -> int:
+    """What a word is hashed by: 61 bits of its stem's key, then whether it is a function word, then the sign."""
+    (stem,) = stem_words([word])
+    return (term_key(stem) >> 3 << 2) | (stem in COMMON_STEMS) << 1 | (term_key(stem) & 1)
+
+
+class WordLlamaEmbed:
+    """Vectors averaged from wordllama's static word vectors, read from that package's own folder: no network."""
+
+    name = "wordllama"
+    dim = 256
+
+    def __init__(self) -> None:
+        self._model = _load_wordllama()
+
+    def __call__(self, texts: Sequence[str], /) -> NDArray[np.float32]:
+        out = np.zeros((len(texts), self.dim), np.float64)
+        full = [i for i, text in enumerate(texts) if words(text)]
+        if full:
+            out[full] = self._model.embed([texts[i] for i in full])
+        return _unit_rows(out)
+
+
+def embedder(spec: str | Embed | None = None) -> Embed:
+    """The embedder meant by a name ("hashing", "wordllama"), by an object that is one, or by None (hashing)."""
+    if spec is None or spec == "hashing":
+        return HashingEmbed()
+    if spec == "wordllama":
+        return WordLlamaEmbed()
+    if isinstance(spec, str):
+        raise InputError(f"unknown embedder {spec!r}: hashing, wordllama, or an object with name, dim and a call")
+    if not isinstance(spec, Embed):
+        raise InputError(f"an embedder needs name, dim and a call, {type(spec).__name__} lacks one of them")
+    return spec
+
+
+def _unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float32]:
+    norms = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
+    return (rows / np.where(norms > 0, norms, 1.0)).astype(np.float32)
+
+
+def _load_wordllama() -> Any:
+    found = importlib.util.find_spec("wordllama")
+    try:
+        from wordllama import WordLlama  # 0.15 s, so only where it is asked for
+
+        # with its own folder as the cache it finds the tokenizer it ships; a plain load() would go to the network
+        folder = Path(found.origin).parent if found and found.origin else None
+        return WordLlama.load(cache_dir=folder, disable_download=True)
+    except (ImportError, FileNotFoundError):
+        raise MissingExtraError("the wordllama embedder", "embed") from None

@@ -1,0 +1,189 @@
+"""The frozen records that travel through retcon, in the order in which a query meets them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from math import isfinite
+from typing import Any
+
+RETAIN = "retain"
+EXTRACT = "extract"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose notes: an id that is named must match, one left None may be anything."""
+
+    user_id: str | None = None
+    agent_id: str | None = None
+    run_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One raw record. Its text never changes; a correction is another note that supersedes it."""
+
+    id: str
+    text: str
+    speaker: str | None = None
+    session: str | None = None
+    timestamp: str | None = None  # when it happened, by the caller: ISO 8601, at least a date
+    user_id: str | None = None
+    agent_id: str | None = None
+    run_id: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    follows: str | None = None  # the turn before it, whose words help to find this one
+    supersedes: str | None = None  # the older note that this one corrects
+    superseded_by: str | None = None  # the newer note that corrects this one
+    created_at: str | None = None  # when it was stored, UTC
+
+    def to_dict(self) -> dict[str, Any]:
+        """The note as plain JSON values, `None` fields left out."""
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        plain["metadata"] = dict(self.metadata)
+        return {name: value for name, value in plain.items() if value is not None and value != {}}
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which notes of a scope may come back: by session, by time range (inclusive), by metadata equality."""
+
+    session: str | None = None
+    since: str | None = None
+    until: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.session is not None or self.since or self.until or self.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One retrieved note with its score; rank starts at 1."""
+
+    note: Note
+    score: float
+    rank: int
+    duplicate_of: str | None = None  # id of a better-ranked note that says the same
+
+    @property
+    def id(self) -> str:
+        return self.note.id
+
+    @property
+    def text(self) -> str:
+        return self.note.text
+
+    def to_dict(self) -> dict[str, Any]:
+        """The hit as plain JSON values; `memory` repeats the text for callers used to that name."""
+        return (
+            {"id": self.id, "memory": self.text, "score": self.score, "rank": self.rank}
+            | ({"duplicate_of": self.duplicate_of} if self.duplicate_of else {})
+            | {"note": self.note.to_dict()}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A candidate that is not in the packed text, and why. `code` is for programs, `reason` for people."""
+
+    id: str
+    code: str  # budget | duplicate | cap | no_match
+    reason: str
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The candidate notes that one query works on, best first, and what the candidate cap left out."""
+
+    query: str
+    hits: tuple[Hit, ...]
+    dropped: tuple[Dropped, ...] = ()
+    costs: tuple[int, ...] = ()  # tokens of each hit as rendered, where they were counted
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        return tuple(hit.note for hit in self.hits)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A note that stands behind the packed text: the part of it that was used, and whether that is all of it."""
+
+    id: str
+    text: str
+    whole: bool
+    timestamp: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Text that fits a budget, what it stands on and what had to stay out."""
+
+    text: str
+    tokens: int
+    sources: tuple[Source, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The chosen action and everything that led to it."""
+
+    action: str
+    utilities: Mapping[str, float]  # the router's score of each action
+    advantage: float  # best replacing action's score minus retention's
+    threshold: float  # the advantage a replacing action must reach
+    features: Mapping[str, float]
+    reason: str  # one plain sentence with numbers
+    router: str
+    budget: int
+    extrapolated: bool = False  # the budget lies outside what the router was calibrated on
+    forced: bool = False  # the caller named the action
+
+    def to_dict(self) -> dict[str, Any]:
+        """The decision as plain JSON values; a threshold that nothing reaches is null."""
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        plain |= {"utilities": dict(self.utilities), "features": dict(self.features)}
+        return plain | {"threshold": self.threshold if isfinite(self.threshold) else None}
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one call cost."""
+
+    model_calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What `recall` gives back: text within the budget, and the reasons."""
+
+    text: str
+    tokens: int
+    budget: int
+    query: str
+    action: str
+    decision: Decision
+    sources: tuple[Source, ...]
+    dropped: tuple[Dropped, ...]
+    usage: Usage = field(default=Usage(), compare=False)
+    warnings: tuple[str, ...] = ()
+    tried: tuple[str, ...] = ()  # the actions spent so far, this one included
+    again: Callable[[tuple[str, ...]], Recall | None] | None = field(default=None, repr=False, compare=False)
+
+    def escalate(self) -> Recall | None:
+        """The next best recall, by an action not tried yet; None when every action has been."""
+        return self.again(self.tried) if self.again is not None else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The recall as plain JSON values."""
+        plain = {name: getattr(self, name) for name in self.__slots__ if name != "again"}
+        plain |= {"decision": self.decision.to_dict(), "usage": asdict(self.usage)}
+        plain |= {name: [asdict(item) for item in getattr(self, name)] for name in ("sources", "dropped")}
+        return plain | {"warnings": list(self.warnings), "tried": list(self.tried)}

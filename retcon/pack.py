@@ -1,0 +1,188 @@
+"""Notes, budget -> text that fits. Retention packs whole notes; generated text is cut to its budget here too.
+
+Two accountings. "rendered", the product's: every character that is shown costs, dates, speakers and line breaks included, and
+the joined text is counted again at the end, so that the budget holds for a counter that does not add up. "text", the paper's:
+a note costs its raw text alone, and the costs are summed.
+
+A cost is counted once per note and may be handed from one call to the next (`costs`): the features ask for the fit at every
+decision. The empty text costs 0, whatever a counter says of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from retcon.errors import InputError
+from retcon.note import Cluster, Dropped, Note, Packed, Source
+from retcon.tokens import Counter, cut
+
+Order = Literal["rank", "cheapest"]
+Accounting = Literal["rendered", "text"]
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+def render(note: Note) -> str:
+    """The note on one line: date, speaker, text. A line break inside becomes a space, so no text can pose as another note."""
+    return (label(note) + one_line(note.text)).rstrip()
+
+
+def label(note: Note) -> str:
+    """What stands before a note's words: "2026-05-09 ann: ", less what the note does not have."""
+    who = one_line(note.speaker or "")
+    return "".join(f"{part} " for part in (date(note), f"{who}:" if who else "") if part)
+
+
+def date(note: Note) -> str:
+    """The day of the note as YYYY-MM-DD, or nothing where its timestamp does not begin with one."""
+    found = _DATE.match(note.timestamp or "")
+    return found.group() if found else ""
+
+
+def one_line(text: str) -> str:
+    """The text with each run of line breaks, and the blanks around it, as one space."""
+    return " ".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def costs(cluster: Cluster, *, count: Counter, accounting: Accounting = "rendered") -> list[int]:
+    """Tokens of each candidate on its own, in the cluster's order."""
+    return [count(note.text if accounting == "text" else render(note)) for note in cluster.notes]
+
+
+def retain(
+    cluster: Cluster,
+    budget: int,
+    *,
+    count: Counter,
+    order: Order = "rank",
+    accounting: Accounting = "rendered",
+    costs: Sequence[int] | None = None,
+) -> Packed:
+    """Whole notes within the budget. One that does not fit is passed over, and a smaller one after it may still enter.
+
+    Notes are shown best first in either order: what matters most comes first, and the text does not depend on how it was
+    filled. In rank order a near-duplicate of a packed note stays out; cheapest-first, the paper's controlled protocol, packs
+    every note it can.
+    """
+    each = _costs(cluster, count, accounting, costs)
+    choice = _Choice(cluster, each, check(budget), None if accounting == "text" else count).fill(order)
+    choice.settle()
+    text = choice.text()
+    used = sum(each[i] for i in choice.taken) if accounting == "text" else count(text) if text else 0
+    return Packed(text, used, choice.sources(), choice.dropped())
+
+
+def fit_fraction(
+    cluster: Cluster,
+    budget: int,
+    *,
+    count: Counter,
+    order: Order = "rank",
+    accounting: Accounting = "rendered",
+    costs: Sequence[int] | None = None,
+) -> float:
+    """Share of the candidates that `retain` keeps: those it does not drop for the budget. 1.0 where there are none.
+
+    A near-duplicate of a packed note is kept in this sense, since nothing of it is lost. For a counter that charges more for
+    the whole than for its parts the share may lie above: the last count, which costs the most, is left out here.
+    """
+    each = _costs(cluster, count, accounting, costs)
+    choice = _Choice(cluster, each, check(budget), None if accounting == "text" else count).fill(order)
+    return 1.0 if not each else (len(each) - len(choice.refused)) / len(each)
+
+
+def pack_text(text: str, budget: int, count: Counter) -> str:
+    """The text if it fits the budget, else its longest beginning that does, whole words only: the hard cap on generated text."""
+    if check(budget) == 0:
+        return ""
+    kept = cut(text, budget, count)
+    return kept if kept and count(kept) <= budget else ""
+
+
+def check(budget: int) -> int:
+    """The budget, if it is one; a negative one is the caller's error."""
+    if budget < 0:
+        raise InputError(f"the budget must be 0 tokens or more, not {budget}")
+    return budget
+
+
+def _costs(cluster: Cluster, count: Counter, accounting: Accounting, given: Sequence[int] | None) -> Sequence[int]:
+    each = costs(cluster, count=count, accounting=accounting) if given is None else given
+    if len(each) != len(cluster.hits):
+        raise InputError(f"{len(each)} costs for {len(cluster.hits)} candidates")
+    return each
+
+
+class _Choice:
+    """The notes that are in, by position, and why the others are not.
+
+    Costs are summed as long as the sum fits, which is quick and for the usual counters a little too much. Where it does not
+    fit, the text itself is counted (`settle`), and from there on with each note that might still enter.
+    """
+
+    def __init__(self, cluster: Cluster, costs: Sequence[int], budget: int, count: Counter | None) -> None:
+        self.hits, self.costs, self.budget, self.left = cluster.hits, costs, budget, budget
+        self.count = count  # None: costs add up, and what stands between the notes is free
+        self.gap = count("\n") if count else 0
+        self.taken: list[int] = []
+        self.refused: dict[int, tuple[int, int]] = {}  # need, and what was left
+        self.repeats: dict[int, str] = {}
+        self.settled = True
+
+    def fill(self, order: Order) -> _Choice:
+        """Every note tried once; itself, for chaining."""
+        if order not in ("rank", "cheapest"):
+            raise InputError(f"unknown order {order!r}: known are rank, cheapest")
+        every = range(len(self.hits))
+        for i in every if order == "rank" else sorted(every, key=self.costs.__getitem__):
+            same = self.hits[i].duplicate_of
+            if order == "rank" and same is not None and self.holds(same):
+                self.repeats[i] = same
+            elif not self.budget or not self.enter(i):
+                self.refused.setdefault(i, (self.costs[i], self.left))
+        return self
+
+    def holds(self, note_id: str) -> bool:
+        return any(self.hits[i].id == note_id for i in self.taken)
+
+    def enter(self, i: int) -> bool:
+        """Whether the note fits; it is in, if so."""
+        need = self.costs[i] + (self.gap if self.taken else 0)
+        if need > self.left:
+            self.settle()
+            if self.count and self.taken and self.costs[i] <= self.left:
+                need = self.count(self.text([*self.taken, i])) - (self.budget - self.left)
+            if need > self.left:
+                self.refused[i] = (need, self.left)
+                return False
+        self.taken.append(i)
+        self.left -= need
+        self.settled = False
+        return True
+
+    def settle(self) -> None:
+        """Put the text's own count in place of the sum; take notes back while it is over the budget."""
+        if self.count is None or self.settled:
+            return
+        self.left = self.budget - self.count(self.text())
+        while self.left < 0:  # the counter charges more for the whole than for its parts
+            last, over = self.taken.pop(), self.left
+            self.left = self.budget - (self.count(self.text()) if self.taken else 0)
+            self.refused[last] = (self.left - over, self.left)
+        self.settled = True
+
+    def text(self, positions: Sequence[int] | None = None) -> str:
+        """The notes in the cluster's order, a line each."""
+        return "\n".join(render(self.hits[i].note) for i in sorted(self.taken if positions is None else positions))
+
+    def sources(self) -> tuple[Source, ...]:
+        notes = [self.hits[i].note for i in sorted(self.taken)]
+        return tuple(Source(note.id, note.text, whole=True, timestamp=note.timestamp) for note in notes)
+
+    def dropped(self) -> tuple[Dropped, ...]:
+        why = {i: ("budget", f"needs {need} tokens, {left} left") for i, (need, left) in self.refused.items()}
+        for i, same in self.repeats.items():
+            why[i] = ("duplicate", f"says the same as {same}") if self.holds(same) else ("budget", f"as {same}")
+        return tuple(Dropped(self.hits[i].id, *why[i], tokens=self.costs[i]) for i in sorted(why))

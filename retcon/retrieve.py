@@ -1,0 +1,320 @@
+"""Query, store -> Cluster: the candidate notes that one query works on.
+
+Four retrievers, by name:
+
+    bm25         the default: stemmed words, each note found also by its date, its speaker and the turn before it
+    bm25-plain   the paper's: bare words of the note alone, every note of the scope scored
+    dense        cosine of embeddings
+    hybrid       bm25 and dense, joined by reciprocal rank
+
+BM25 has k1 = 1.2, b = 0.75, idf = ln(1 + (N - df + .5) / (df + .5)), a repeated query word counts once, and N, df and
+the mean length are those of the query's scope alone. The default reads as little of the index as it can (MaxScore): terms
+from rare to common; once the common ones left over could not lift a new note into the top k, they are looked up for the
+few notes that still can get there. What it returns is what scoring every note would.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retcon.errors import InputError
+from retcon.model import Embed
+from retcon.note import Cluster, Dropped, Filter, Hit, Note, Scope
+from retcon.store import Postings, Snapshot, Store, TermStats
+from retcon.words import query_terms, stems, term_key
+
+K1, B = 1.2, 0.75
+RRF = 60  # reciprocal rank fusion's constant
+NEAR = 0.8  # share of words two notes have in common from which they may be near-duplicates
+LOOKUP = 300  # looking up one candidate costs about as much as reading this many entries of a posting list (measured)
+PROBE = 4  # times k candidates are scored exactly first
+SLACK = 1e-9  # below any difference between scores that matters, above rounding errors
+
+_PLAIN = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Slots of a snapshot with their scores, best first; equal scores keep the older note first."""
+
+    slots: list[int]
+    scores: list[float]
+
+
+def search(
+    store: Store,
+    query: str,
+    scope: Scope,
+    *,
+    top_k: int = 20,
+    only: Filter | None = None,
+    retriever: str = "bm25",
+    embed: Embed | None = None,
+    fill: bool = False,
+) -> tuple[Hit, ...]:
+    """The best notes of the scope for the query, near-duplicates marked.
+
+    `fill` tops up with the newest notes, at score 0, where fewer than `top_k` share a word with the query.
+    """
+    only = only or Filter()
+    with store.snapshot(scope) as snapshot:
+        ranked = RETRIEVERS[check_retriever(retriever)](snapshot, query, top_k, only, embed)
+        if fill and len(ranked.slots) < top_k:
+            ranked = _filled(ranked, snapshot.recent(top_k + len(ranked.slots), only), top_k)
+        notes = snapshot.fetch(ranked.slots)
+    hits = (Hit(note, score, rank) for rank, (note, score) in enumerate(zip(notes, ranked.scores, strict=True), 1))
+    return mark_duplicates(tuple(hits))
+
+
+def cluster(query: str, hits: Sequence[Hit], costs: Sequence[int], *, cap: int = 2048) -> Cluster:
+    """The hits that fit under the candidate cap, taken greedily in rank order; the best one stays whatever it costs."""
+    kept: list[tuple[Hit, int]] = []
+    dropped, used = [], 0
+    for hit, cost in zip(hits, costs, strict=True):
+        if used + cost <= cap or not kept:
+            kept.append((hit, cost))
+            used += cost
+        else:
+            reason = f"needs {cost} tokens, {max(cap - used, 0)} left under the candidate cap of {cap}"
+            dropped.append(Dropped(hit.id, "cap", reason, cost))
+    return Cluster(query, tuple(hit for hit, _ in kept), tuple(dropped), tuple(cost for _, cost in kept))
+
+
+# -- bm25 ------------------------------------------------------------------------------------------------------------
+
+
+def idf(notes: int, df: int) -> float:
+    """ln(1 + (N - df + .5) / (df + .5)), never negative."""
+    return math.log(1 + (notes - df + 0.5) / (df + 0.5))
+
+
+def bm25(snapshot: Snapshot, query: str, top_k: int, only: Filter, _: Embed | None = None) -> Ranked:
+    """The top k by BM25 over the store's index."""
+    return best(snapshot, query_terms(query), top_k, only)
+
+
+def best(snapshot: Snapshot, terms: Sequence[str], top_k: int, only: Filter | None = None) -> Ranked:
+    """The top k notes for the given index terms, exact."""
+    keys = [term_key(term) for term in dict.fromkeys(terms)]
+    stats = snapshot.terms(keys)
+    scorer = _Scorer(snapshot, stats)
+    allowed = snapshot.allowed(only) if only else None
+    # Rare terms first. The order depends on frequencies alone, so that a score is always the same sum.
+    order = sorted(stats, key=lambda key: (stats[key].df, key))
+    ahead = np.concatenate((np.cumsum([scorer.bound(key) for key in order][::-1])[::-1], [0.0])).tolist()
+    scores = np.zeros(snapshot.slots)
+    threshold, at = 0.0, 0
+    while at < len(order) and threshold <= ahead[at]:  # a note that holds only what is ahead may still get in
+        listed = snapshot.postings(order[at])
+        slots, gains = _passing(listed, scorer.gain(order[at], listed.counts, listed.lengths), allowed)
+        scores[slots] += gains
+        threshold = max(threshold, _kth(scores[slots], top_k))
+        at += 1
+    candidates = np.flatnonzero(scores >= max(threshold - ahead[at] - SLACK, SLACK))
+    # Exact scores of the most promising few raise the bar for all others.
+    few, others = _split(candidates, scores[candidates], PROBE * top_k)
+    exact = _look_up(snapshot, scorer, scores, few, order[at:])
+    threshold = max(threshold, _kth(exact, top_k))
+    others = others[scores[others] >= threshold - ahead[at] - SLACK]
+    while at < len(order) and len(others) * LOOKUP > stats[order[at]].df:
+        listed = snapshot.postings(order[at])
+        scores[listed.slots] += scorer.gain(order[at], listed.counts, listed.lengths)
+        at += 1
+        others = others[scores[others] >= threshold - ahead[at] - SLACK]
+    rest = _look_up(snapshot, scorer, scores, others, order[at:])
+    return _top(np.concatenate((few, others)), np.concatenate((exact, rest)), top_k)
+
+
+class _Scorer:
+    """BM25's formula with the snapshot's N, df and mean length."""
+
+    def __init__(self, snapshot: Snapshot, stats: Mapping[int, TermStats]) -> None:
+        self.stats = stats
+        self.idf = {key: idf(snapshot.notes, found.df) for key, found in stats.items()}
+        self.flat = K1 * (1 - B)
+        self.slope = K1 * B / snapshot.mean_length if snapshot.mean_length else 0.0
+
+    def gain(self, key: int, counts: NDArray[np.uint16], lengths: NDArray[np.uint16]) -> NDArray[np.float64]:
+        """What the term adds to the score of each note."""
+        tf = counts.astype(np.float64)
+        norm = lengths * self.slope
+        norm += self.flat
+        norm += tf
+        tf *= self.idf[key] * (K1 + 1)
+        tf /= norm
+        return tf
+
+    def bound(self, key: int) -> float:
+        """No note gets more from the term than this."""
+        found = self.stats[key]
+        norm = found.peak + self.flat + self.slope * found.low
+        return self.idf[key] * found.peak * (K1 + 1) / norm
+
+
+def _passing(
+    listed: Postings, gains: NDArray[np.float64], allowed: NDArray[np.bool_] | None
+) -> tuple[NDArray[np.uint32], NDArray[np.float64]]:
+    if allowed is None:
+        return listed.slots, gains
+    keep = allowed[listed.slots]
+    return listed.slots[keep], gains[keep]
+
+
+def _kth(values: NDArray[np.float64], k: int) -> float:
+    """The k-th largest value; 0 where there are fewer."""
+    return float(np.partition(values, len(values) - k)[len(values) - k]) if len(values) >= k else 0.0
+
+
+def _split(
+    slots: NDArray[np.int64], scores: NDArray[np.float64], size: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The slots with the highest scores, `size` of them, and the others."""
+    if len(slots) <= size:
+        return slots, slots[:0]
+    order = np.argpartition(-scores, size)
+    return slots[order[:size]], slots[order[size:]]
+
+
+def _look_up(
+    snapshot: Snapshot, scorer: _Scorer, scores: NDArray[np.float64], slots: NDArray[np.int64], keys: Sequence[int]
+) -> NDArray[np.float64]:
+    """Scores of the slots with what the remaining terms add, from the notes' own term lists."""
+    total = scores[slots]
+    if len(slots) and keys:
+        found = snapshot.forward(slots, keys)
+        for column, key in enumerate(keys):  # one term after the other: the same sum as by posting lists
+            total += scorer.gain(key, found.counts[:, column], found.lengths)
+    return total
+
+
+def _top(slots: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> Ranked:
+    scores = np.round(scores, 9)
+    order = np.lexsort((slots, -scores))[:k]
+    return Ranked(slots[order].tolist(), scores[order].tolist())
+
+
+def plain(snapshot: Snapshot, query: str, top_k: int, only: Filter, _: Embed | None = None) -> Ranked:
+    """The paper's BM25: every current note scored on its bare lower-case words, no stemming, no context."""
+    slots, counted = [], []
+    for slot, note in snapshot.texts():
+        slots.append(slot)
+        counted.append(Counter(_PLAIN.findall(note.text.lower())))
+    scores = plain_scores(counted, list(dict.fromkeys(_PLAIN.findall(query.lower()))))
+    found = np.asarray(slots, np.int64)
+    keep = scores > 0
+    if only:
+        keep &= snapshot.allowed(only)[found]
+    return _top(found[keep], scores[keep], top_k)
+
+
+def plain_scores(counted: Sequence[Counter[str]], terms: Sequence[str]) -> NDArray[np.float64]:
+    """BM25 of every counted text for the terms."""
+    lengths = np.array([text.total() for text in counted], float)
+    scores = np.zeros(len(counted))
+    if not len(counted) or not lengths.sum():
+        return scores
+    norm = K1 * (1 - B + B * lengths / lengths.mean())
+    for term in terms:
+        tf = np.array([text[term] for text in counted], float)
+        scores += idf(len(counted), int((tf > 0).sum())) * tf * (K1 + 1) / (tf + norm)
+    return scores
+
+
+# -- dense and hybrid ------------------------------------------------------------------------------------------------
+
+
+def dense(snapshot: Snapshot, query: str, top_k: int, only: Filter, embed: Embed | None) -> Ranked:
+    """The top k by cosine among the notes that have a vector."""
+    if embed is None:
+        raise InputError("this retriever needs an embedder: Memory(embedder='wordllama') or your own")
+    slots, matrix = snapshot.vectors(embed.name)
+    if not len(slots):
+        return Ranked([], [])
+    scores = (matrix @ embed([query])[0]).astype(np.float64)
+    keep = scores > 0
+    if only:
+        keep &= snapshot.allowed(only)[slots]
+    return _top(slots[keep], scores[keep], top_k)
+
+
+def hybrid(snapshot: Snapshot, query: str, top_k: int, only: Filter, embed: Embed | None) -> Ranked:
+    """bm25 and dense, joined by the sum of 1 / (60 + rank)."""
+    fused: dict[int, float] = {}
+    for part in (bm25(snapshot, query, 5 * top_k, only), dense(snapshot, query, 5 * top_k, only, embed)):
+        for rank, slot in enumerate(part.slots, 1):
+            fused[slot] = fused.get(slot, 0.0) + 1 / (RRF + rank)
+    return _top(np.array(list(fused), np.int64), np.array(list(fused.values())), top_k)
+
+
+RETRIEVERS: Mapping[str, Callable[[Snapshot, str, int, Filter, Embed | None], Ranked]] = {
+    "bm25": bm25,
+    "bm25-plain": plain,
+    "dense": dense,
+    "hybrid": hybrid,
+}
+NEEDS_VECTORS = frozenset(("dense", "hybrid"))
+
+
+def check_retriever(name: str) -> str:
+    """The name, if a retriever has it."""
+    if name not in RETRIEVERS:
+        raise InputError(f"unknown retriever {str(name)[:80]!r}: choose one of {', '.join(RETRIEVERS)}")
+    return name
+
+
+def embed_missing(store: Store, scope: Scope, embed: Embed, *, batch: int = 1024) -> int:
+    """How many notes of the scope got the vector that they lacked."""
+    done = 0
+    while missing := store.unembedded(scope, embed.name, limit=batch):
+        vectors = embed([note.text for note in missing]).astype(np.float32)
+        store.put_vectors(embed.name, [(note.id, row.tobytes()) for note, row in zip(missing, vectors, strict=True)])
+        done += len(missing)
+    return done
+
+
+# -- what every retriever shares ---------------------------------------------------------------------------------------
+
+
+def _filled(ranked: Ranked, newest: Sequence[int], top_k: int) -> Ranked:
+    have = set(ranked.slots)
+    more = [slot for slot in newest if slot not in have][: top_k - len(ranked.slots)]
+    return Ranked(ranked.slots + more, ranked.scores + [0.0] * len(more))
+
+
+def mark_duplicates(hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    """The hits, each later one that says the same as a better-ranked one marked with that one's id."""
+    bags = [Counter(stems(hit.text)) for hit in hits]
+    out: list[Hit] = []
+    for i, hit in enumerate(hits):
+        twin = next(
+            (j for j in range(i) if out[j].duplicate_of is None and _same(hits[j].note, hit.note, bags[j], bags[i])),
+            None,
+        )
+        out.append(hit if twin is None else replace(hit, duplicate_of=hits[twin].id))
+    return tuple(out)
+
+
+def _same(one: Note, other: Note, bag: Counter[str], other_bag: Counter[str]) -> bool:
+    """Whether two notes of one speaker say the same: nearly all words shared, and every number."""
+    size, other_size = bag.total(), other_bag.total()
+    if min(size, other_size) < NEAR * max(size, other_size) or one.speaker != other.speaker or not size:
+        return False
+    shared = (bag & other_bag).total()
+    if shared < NEAR * (size + other_size - shared):
+        return False
+    return not any(_telling(term) for term in (bag - other_bag) + (other_bag - bag))
+
+
+def _telling(term: str) -> bool:
+    """Whether a single changed word changes the statement: numbers and negations do."""
+    return any(c.isdigit() for c in term) or term in _NEGATIONS
+
+
+_NEGATIONS = frozenset(("not", "no", "never", "don", "didn", "isn", "wasn", "won", "can", "cannot", "without"))

@@ -1,0 +1,383 @@
+"""Features -> the decision: when to replace raw notes, and by which action.
+
+A router is one small JSON file: a linear response per action, mu(a) = b + <theta, psi>, and a threshold per calibrated
+budget. The best replacing action o+ has the advantage s = mu(o+) - mu(retain). A direct router (no thresholds) replaces
+iff s > 0; a calibrated one iff s >= tau of its budget. Everything else retains. Serving needs nothing more: the code
+that fits and calibrates routers is never imported here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from importlib.resources import files
+from operator import mul
+from os import PathLike
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retcon.errors import InputError, RouterError
+from retcon.features import BUDGET_UNIT, FEATURES
+from retcon.note import RETAIN, Decision
+
+FORMAT = 1
+KINDS = ("learned", "rule")
+LARGEST_FILE = 1_000_000  # bytes; a router of five actions has about 4,000
+LARGEST_BUDGET = 1 << 53
+_NEEDED = frozenset(("format", "name", "actions", "features", "weights", "intercepts"))
+_OPTIONAL = frozenset(("kind", "thresholds", "budgets", "embedder", "counter", "reasons", "provenance"))
+_SPEAKABLE = frozenset((*FEATURES, "tokens", "fitting", "percent"))  # the $names a reason may use
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Router:
+    """Predicts the utility of every action from features, and says when that is enough to replace raw notes."""
+
+    name: str
+    actions: tuple[str, ...]  # retain first; of two replacing actions that tie, the earlier wins
+    features: tuple[str, ...]  # the names, out of FEATURES, that the weights belong to
+    weights: Mapping[str, tuple[float, ...]]
+    intercepts: Mapping[str, float]
+    thresholds: Mapping[int, float] = field(default_factory=dict)  # budget -> tau, inf = never; empty = direct
+    budgets: tuple[int, ...] = ()  # the budgets it was learned at, if it was
+    kind: str = "learned"  # or "rule"
+    embedder: str | None = None  # what the two embedding features were computed with
+    counter: str | None = None  # what tokens were counted with
+    reasons: Mapping[str, str] = field(default_factory=dict)  # action -> own sentence with $names
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for fault in _faults(self):
+            raise RouterError(f"router {str(self.name)[:100]!r}: {fault}")
+
+    def decide(
+        self,
+        x: NDArray[np.float64] | Sequence[float],
+        *,
+        budget: int,
+        available: Iterable[str] | None = None,
+        exclude: Collection[str] = (),
+    ) -> Decision:
+        """The action for one feature vector (in the order of `FEATURES`), with the numbers and words behind it.
+
+        Weighed are the actions that the router knows, that are in `available` (None: all) and not in `exclude`. Where
+        retain is not among them, the best of the others is taken whatever the threshold. Features that are not finite
+        are a RouterError: nothing honest can be predicted from them.
+        """
+        left = self._left(available, exclude)
+        seen, extrapolated = self._clip(_vector(x), budget)
+        mu = self.utilities(seen)
+        others = [action for action in left if action != RETAIN]
+        best = max(others, key=mu.__getitem__) if others else RETAIN  # max keeps the first of equals
+        advantage, tau = mu[best] - mu[RETAIN], self.threshold(budget)
+        replaces = RETAIN not in left or (bool(others) and self._accepts(advantage, tau))
+        decision = Decision(
+            action=best if replaces else RETAIN,
+            utilities={action: mu[action] for action in left},
+            advantage=advantage,
+            threshold=tau,
+            features=dict(zip(FEATURES, seen, strict=True)),
+            reason="",
+            router=self.name,
+            budget=budget,
+            extrapolated=extrapolated,
+        )
+        return replace(decision, reason=_reason(self, decision, best))
+
+    def utilities(self, x: Sequence[float]) -> dict[str, float]:
+        """mu of every action for one finite feature vector in the order of `FEATURES`."""
+        used = [x[_PLACE[name]] for name in self.features]
+        # fsum rounds once, so no order of addition and no processor changes a decision
+        mu = {a: math.fsum((self.intercepts[a], *map(mul, self.weights[a], used))) for a in self.actions}
+        if not all(map(math.isfinite, mu.values())):
+            raise RouterError(f"router {self.name!r} predicts utilities that are not finite")
+        return mu
+
+    def threshold(self, budget: int) -> float:
+        """tau at a budget: its own; between two calibrated ones the stricter; beyond them the nearest; 0 if direct."""
+        if not self.thresholds:
+            return 0.0
+        below = max((b for b in self.thresholds if b <= budget), default=min(self.thresholds))
+        above = min((b for b in self.thresholds if b >= budget), default=max(self.thresholds))
+        return max(self.thresholds[below], self.thresholds[above])
+
+    def _accepts(self, advantage: float, tau: float) -> bool:
+        return advantage >= tau if self.thresholds else advantage > 0
+
+    def _left(self, available: Iterable[str] | None, exclude: Collection[str]) -> tuple[str, ...]:
+        usable = set(self.actions if available is None else available).difference(exclude)
+        left = tuple(action for action in self.actions if action in usable)
+        if not left:
+            raise InputError(f"no action is left: router {self.name!r} knows {_few(self.actions)}")
+        return left
+
+    def _known_budgets(self) -> Collection[int]:
+        return self.thresholds or self.budgets
+
+    def _clip(self, x: list[float], budget: int) -> tuple[list[float], bool]:
+        """The vector with its budget moved into the range the router knows, and whether that was needed."""
+        known = self._known_budgets()
+        if not known or min(known) <= budget <= max(known):
+            return x, False
+        x[_PLACE["budget"]] = min(max(budget, min(known)), max(known)) / BUDGET_UNIT
+        return x, True
+
+    @classmethod
+    def load(cls, source: str | PathLike[str] | Mapping[str, Any]) -> Router:
+        """The router in a JSON file, or in a dict of the same shape."""
+        return cls.from_dict(source if isinstance(source, Mapping) else _read(Path(source)))
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Router:
+        """The router that these plain JSON values describe."""
+        _check_keys(plain)
+        try:
+            return cls(
+                name=plain["name"],
+                actions=tuple(plain["actions"]),
+                features=tuple(plain["features"]),
+                weights={action: tuple(map(_number, row)) for action, row in plain["weights"].items()},
+                intercepts={action: _number(value) for action, value in plain["intercepts"].items()},
+                thresholds={
+                    _budget(budget): math.inf if tau is None else _number(tau)
+                    for budget, tau in plain.get("thresholds", {}).items()
+                },
+                budgets=tuple(map(_budget, plain.get("budgets", ()))),
+                kind=plain.get("kind", "learned"),
+                embedder=plain.get("embedder"),
+                counter=plain.get("counter"),
+                reasons=dict(plain.get("reasons", {})),
+                provenance=dict(plain.get("provenance", {})),
+            )
+        except (AttributeError, TypeError, ValueError, OverflowError) as error:
+            raise RouterError(f"a value of the router has the wrong shape: {_line(error)}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The router as plain JSON values; a threshold that nothing reaches is null."""
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "kind": self.kind,
+            "actions": list(self.actions),
+            "features": list(self.features),
+            "weights": {action: list(row) for action, row in self.weights.items()},
+            "intercepts": dict(self.intercepts),
+            "thresholds": {str(b): tau if math.isfinite(tau) else None for b, tau in self.thresholds.items()},
+            "budgets": list(self.budgets),
+            "embedder": self.embedder,
+            "counter": self.counter,
+            "reasons": dict(self.reasons),
+            "provenance": dict(self.provenance),
+        }
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes the router; the same router gives the same bytes."""
+        try:
+            text = json.dumps(self.to_dict(), sort_keys=True, indent=2, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise RouterError(f"router {self.name!r} is not plain JSON: {_line(error)}") from None
+        Path(path).write_text(text + "\n", encoding="ascii", newline="\n")
+
+
+@lru_cache(maxsize=1)
+def default_router() -> Router:
+    """The router that ships: the evidence-fit rule, which retains iff every candidate note fits."""
+    return Router.from_dict(_parse((files("retcon") / "routers" / "evidence-fit.json").read_bytes()))
+
+
+# Reasons: one plain sentence, in which a rule is called a rule.
+
+
+def _reason(router: Router, decision: Decision, best: str) -> str:
+    rule = " (by rule, not learned)" if router.kind == "rule" else ""
+    return f"{decision.action}: {_because(router, decision, best)}{_beyond(router, decision)}{rule}"
+
+
+def _because(router: Router, decision: Decision, best: str) -> str:
+    left = decision.utilities
+    if not decision.features["notes"]:
+        return "there are no candidate notes"
+    if len(left) == 1:
+        return "the only action left"
+    if RETAIN not in left:
+        return _best_of_rest(router, decision)
+    if decision.action in router.reasons:
+        return Template(router.reasons[decision.action]).substitute(_spoken(decision))
+    return _compared(router, decision, best)
+
+
+def _best_of_rest(router: Router, decision: Decision) -> str:
+    ranked = sorted(decision.utilities, key=decision.utilities.__getitem__, reverse=True)
+    second = next(action for action in ranked if action != decision.action)
+    chosen, other = _show(decision.utilities[decision.action], decision.utilities[second])
+    return f"retain is out, and it is {_verb(router)} {chosen} against {other} for {second}, the next"
+
+
+def _compared(router: Router, decision: Decision, best: str) -> str:
+    if decision.threshold == math.inf:
+        return f"calibration accepted no replacing action at {decision.budget} tokens"
+    keeps = decision.action == RETAIN
+    mine, other = _show(*(decision.utilities[a] for a in ((RETAIN, best) if keeps else (best, RETAIN))))
+    advantage, tau = _show(decision.advantage, decision.threshold)
+    scores = f"{_verb(router)} {mine} against {other} for {best if keeps else RETAIN}"
+    if not router.thresholds:
+        rule = "ties go to retain" if decision.advantage == 0 else "the higher wins"
+        return f"{scores} at {decision.budget} tokens, and {rule}"
+    side = "below" if keeps else "at least"
+    return f"{scores}, advantage {advantage} is {side} the threshold {tau} at {decision.budget} tokens"
+
+
+def _beyond(router: Router, decision: Decision) -> str:
+    if not decision.extrapolated:
+        return ""
+    known = router._known_budgets()
+    return f"; {decision.budget} tokens is outside the {min(known)} to {max(known)} this router knows"
+
+
+def _verb(router: Router) -> str:
+    return "scored" if router.kind == "rule" else "predicted"
+
+
+def _spoken(decision: Decision) -> dict[str, str]:
+    """What the $names of a reason stand for."""
+    seen = decision.features
+    return {name: f"{value:.4g}" for name, value in seen.items()} | {
+        "tokens": str(decision.budget),
+        "notes": str(round(seen["notes"])),
+        "sessions": str(round(seen["sessions"])),
+        "fitting": str(round(seen["fit"] * seen["notes"])),
+        "percent": str(math.floor(100 * seen["fit"] + 1e-9)),  # 199 of 200 must not read as 100 %
+    }
+
+
+def _show(a: float, b: float) -> tuple[str, str]:
+    """Both numbers with two decimals, or as many up to nine as it takes to tell them apart."""
+    digits = next((d for d in range(2, 9) if a == b or f"{a:.{d}f}" != f"{b:.{d}f}"), 9)
+    return f"{a:.{digits}f}", f"{b:.{digits}f}"
+
+
+# Reading and checking.
+
+_PLACE = {name: place for place, name in enumerate(FEATURES)}
+
+
+def _vector(x: NDArray[np.float64] | Sequence[float]) -> list[float]:
+    values = [float(value) for value in x]
+    if len(values) != len(FEATURES):
+        raise InputError(f"{len(values)} features, {len(FEATURES)} are needed: {', '.join(FEATURES)}")
+    odd = [name for name, value in zip(FEATURES, values, strict=True) if not math.isfinite(value)]
+    if odd:
+        raise RouterError(f"features that are not finite: {', '.join(odd)}")
+    return values
+
+
+def _read(path: Path) -> Any:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(LARGEST_FILE + 1)
+    except (OSError, ValueError) as error:
+        raise RouterError(f"router file {str(path)!r} cannot be read: {_line(error)}") from None
+    return _parse(raw)
+
+
+def _parse(raw: bytes) -> Any:
+    if len(raw) > LARGEST_FILE:
+        raise RouterError(f"the router file is longer than {LARGEST_FILE} bytes")
+    try:
+        return json.loads(raw.decode("utf-8"), parse_constant=_number)  # NaN and Infinity are no JSON
+    except (ValueError, RecursionError, TypeError) as error:
+        raise RouterError(f"the router file is not JSON: {_line(error)}") from None
+
+
+def _check_keys(plain: Any) -> None:
+    if not isinstance(plain, Mapping):
+        raise RouterError(f"a router is a JSON object, not a {type(plain).__name__}")
+    if missing := sorted(_NEEDED.difference(plain)):
+        raise RouterError(f"the router lacks {_few(missing)}")
+    if type(plain["format"]) is not int or plain["format"] != FORMAT:
+        raise RouterError(f"router format {str(plain['format'])[:20]!r}, this retcon reads {FORMAT}")
+    # a misspelt "thresholds" must not pass for a router without any
+    if unknown := sorted(map(str, set(plain) - _NEEDED - _OPTIONAL)):
+        raise RouterError(f"the router has unknown entries: {_few(unknown)}")
+
+
+def _faults(router: Router) -> Iterator[str]:
+    """What is wrong with a router, the most basic first."""
+    if not _is_label(router.name):
+        yield "the name must be 1 to 100 printable characters"
+    if router.kind not in KINDS:
+        yield f"the kind must be {' or '.join(KINDS)}"
+    if not all(map(_is_label, router.actions)) or len(set(router.actions)) < len(router.actions):
+        yield "actions must be distinct names of 1 to 100 printable characters"
+    if router.actions[:1] != (RETAIN,):
+        yield "the first action must be retain"
+    if unknown := [name for name in router.features if name not in _PLACE]:
+        yield f"unknown features {_few(unknown)}; known are {', '.join(FEATURES)}"
+    if len(set(router.features)) < len(router.features):
+        yield "a feature is named twice"
+    yield from _weight_faults(router)
+    yield from _budget_faults(router)
+    yield from _reason_faults(router)
+    if not all(label is None or _is_label(label) for label in (router.embedder, router.counter)):
+        yield "embedder and counter must be names or null"
+
+
+def _weight_faults(router: Router) -> Iterator[str]:
+    for part, keys in (("weights", router.weights), ("intercepts", router.intercepts)):
+        if set(keys) != set(router.actions):
+            yield f"{part} are for {_few(sorted(keys))}, actions are {_few(router.actions)}"
+    for action, row in router.weights.items():
+        if len(row) != len(router.features):
+            yield f"{len(row)} weights of {action}, {len(router.features)} features"
+        if not all(map(math.isfinite, (*row, router.intercepts[action]))):
+            yield f"weights of {action} are not finite"
+
+
+def _budget_faults(router: Router) -> Iterator[str]:
+    if not all(type(b) is int and 0 <= b <= LARGEST_BUDGET for b in (*router.thresholds, *router.budgets)):
+        yield "budgets must be whole numbers from 0 on"
+    if any(math.isnan(tau) or tau == -math.inf for tau in router.thresholds.values()):
+        yield "thresholds must be numbers, or null where nothing is accepted"
+
+
+def _reason_faults(router: Router) -> Iterator[str]:
+    for action, sentence in router.reasons.items():
+        if action not in router.actions:
+            yield f"a reason for {action[:100]!r}, which is no action"
+        if not isinstance(sentence, str) or not sentence.isprintable():
+            yield f"the reason for {action} must be one line of text"
+        elif not Template(sentence).is_valid() or not _SPEAKABLE.issuperset(Template(sentence).get_identifiers()):
+            yield f"the reason for {action} may use ${', $'.join(sorted(_SPEAKABLE))} and no other $"
+
+
+def _is_label(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= 100 and value.isprintable()
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{str(value)[:40]!r} is not a number")
+    return float(value)
+
+
+def _budget(value: Any) -> int:
+    number = int(value) if isinstance(value, str) and len(value) < 20 else value
+    if type(number) is not int or (isinstance(value, str) and str(number) != value):
+        raise TypeError(f"{str(value)[:40]!r} is not a budget")
+    return number
+
+
+def _few(names: Sequence[str]) -> str:
+    shown = ", ".join(name[:100] if name.isprintable() else ascii(name[:100]) for name in map(str, names[:8]))
+    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]

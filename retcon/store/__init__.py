@@ -1,0 +1,97 @@
+"""Where notes live. `Store` is what the stages may ask of a store; `sqlite.SqliteStore` is the embedded one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retcon.note import Filter, Note, Scope
+
+Progress = Callable[[int], None]  # called with the number of notes written so far
+
+
+@dataclass(frozen=True, slots=True)
+class TermStats:
+    """What bounds a term's BM25 score within the snapshot's scopes."""
+
+    df: int  # notes that hold it
+    peak: int  # no note holds it more often
+    low: int  # no note that holds it is shorter
+
+
+@dataclass(frozen=True, slots=True)
+class Postings:
+    """Notes that hold one term, as parallel arrays."""
+
+    slots: NDArray[np.uint32]
+    counts: NDArray[np.uint16]
+    lengths: NDArray[np.uint16]
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Counts of the asked-for terms in the asked-for notes: `counts[i, j]` is term j in note i."""
+
+    counts: NDArray[np.uint16]
+    lengths: NDArray[np.uint16]
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What a delete removed, and whether its words are gone from the files too."""
+
+    notes: int
+    records: int
+    purged: bool  # False: an open reader holds the write-ahead log back; call `purge()` once it is gone
+
+    @property
+    def warning(self) -> str | None:
+        """A sentence for the caller where deleted words still lie in the log; None where they do not."""
+        if self.purged:
+            return None
+        return "the deleted words stay in the write-ahead log until another reader lets go; then call purge()"
+
+
+class Snapshot(Protocol):
+    """One consistent view of the notes that a scope covers. A slot numbers a note within the view."""
+
+    notes: int  # indexed notes, BM25's N
+    mean_length: float
+    slots: int  # every slot is below this
+
+    def terms(self, keys: Sequence[int]) -> Mapping[int, TermStats]: ...
+    def postings(self, key: int) -> Postings: ...
+    def forward(self, slots: NDArray[np.int64], keys: Sequence[int]) -> Forward: ...
+    def allowed(self, only: Filter) -> NDArray[np.bool_]: ...
+    def fetch(self, slots: Sequence[int]) -> list[Note]: ...
+    def texts(self) -> Iterator[tuple[int, Note]]: ...
+    def recent(self, limit: int, only: Filter) -> list[int]: ...
+    def vectors(self, embedder: str) -> tuple[NDArray[np.int64], NDArray[np.float32]]: ...
+
+
+class Store(Protocol):
+    """Notes with an index that changes in the same transaction."""
+
+    def add(self, notes: Iterable[Note], *, progress: Progress | None = None) -> list[str]: ...
+    def get(self, note_id: str) -> Note: ...
+    def get_many(self, note_ids: Sequence[str]) -> list[Note]: ...
+    def all(
+        self, scope: Scope, only: Filter | None = None, *, limit: int | None = None, superseded: bool = False
+    ) -> Iterator[Note]: ...
+    def count(self, scope: Scope) -> int: ...
+    def history(self, note_id: str) -> list[Note]: ...
+    def delete(self, note_ids: Sequence[str]) -> Deleted: ...
+    def delete_all(self, scope: Scope) -> Deleted: ...
+    def purge(self) -> bool: ...
+    def snapshot(self, scope: Scope) -> AbstractContextManager[Snapshot]: ...
+    def unembedded(self, scope: Scope, embedder: str, *, limit: int) -> list[Note]: ...
+    def put_vectors(self, embedder: str, vectors: Iterable[tuple[str, bytes]]) -> None: ...
+    def close(self) -> None: ...
+
+
+__all__ = ["Deleted", "Forward", "Postings", "Progress", "Snapshot", "Store", "TermStats"]

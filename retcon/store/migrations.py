@@ -1,0 +1,133 @@
+"""The schema, one step per version. A step is never edited once released: a change is another step."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from retcon.errors import SchemaError, StoreError
+
+APPLICATION_ID = 0x7265746E  # "retn" in the file header tells our files from other people's
+
+# 1: notes (the truth), their index, and the records that stand on notes.
+_V1 = """
+CREATE TABLE scope (
+  id INTEGER PRIMARY KEY,
+  user_id TEXT NOT NULL, agent_id TEXT NOT NULL, run_id TEXT NOT NULL,  -- '' where the caller named none
+  notes INTEGER NOT NULL DEFAULT 0,   -- indexed notes: BM25's N
+  length INTEGER NOT NULL DEFAULT 0,  -- sum of their lengths
+  slots INTEGER NOT NULL DEFAULT 0,   -- next free slot
+  UNIQUE (user_id, agent_id, run_id)
+) STRICT;
+
+CREATE TABLE note (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT NOT NULL UNIQUE,
+  scope INTEGER NOT NULL REFERENCES scope (id), slot INTEGER NOT NULL,  -- its place among the scope's notes
+  session TEXT, speaker TEXT,
+  timestamp TEXT, at REAL,            -- the caller's words, and seconds since 1970 for range queries
+  text TEXT NOT NULL,
+  metadata TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  follows INTEGER REFERENCES note (seq),
+  supersedes INTEGER UNIQUE REFERENCES note (seq),
+  UNIQUE (scope, slot)
+) STRICT;
+CREATE INDEX note_session ON note (scope, session, seq);
+CREATE INDEX note_at ON note (scope, at);
+CREATE INDEX note_follows ON note (follows) WHERE follows IS NOT NULL;
+
+-- Raw notes never change. INSERT OR REPLACE would slip past the update trigger: the insert trigger stops it.
+CREATE TRIGGER note_is_immutable
+BEFORE UPDATE OF seq, id, scope, slot, session, speaker, timestamp, at, text, metadata, created_at ON note
+BEGIN SELECT RAISE(ABORT, 'a raw note cannot be changed: supersede it'); END;
+CREATE TRIGGER note_is_not_replaced
+BEFORE INSERT ON note WHEN EXISTS (
+  SELECT 1 FROM note WHERE id = NEW.id OR seq = NEW.seq OR scope = NEW.scope AND slot = NEW.slot
+)
+BEGIN SELECT RAISE(ABORT, 'a raw note cannot be replaced: supersede it'); END;
+
+-- The index. No word is stored in it: a term is a 64-bit key.
+CREATE TABLE doc (
+  scope INTEGER NOT NULL, slot INTEGER NOT NULL,
+  note INTEGER NOT NULL REFERENCES note (seq) ON DELETE CASCADE,
+  length INTEGER NOT NULL,
+  terms BLOB NOT NULL,                -- (key int64, count uint16) pairs
+  PRIMARY KEY (scope, slot)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX doc_note ON doc (note);
+CREATE TABLE posting (
+  scope INTEGER NOT NULL, term INTEGER NOT NULL,
+  df INTEGER NOT NULL, peak INTEGER NOT NULL, low INTEGER NOT NULL,
+  tail BLOB NOT NULL,                 -- the newest postings; older ones are in block
+  PRIMARY KEY (scope, term)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE block (
+  id INTEGER PRIMARY KEY,
+  scope INTEGER NOT NULL, term INTEGER NOT NULL, first INTEGER NOT NULL,
+  data BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX block_term ON block (scope, term, first);
+CREATE TABLE vector (
+  scope INTEGER NOT NULL, embedder TEXT NOT NULL, slot INTEGER NOT NULL,
+  note INTEGER NOT NULL REFERENCES note (seq) ON DELETE CASCADE,
+  data BLOB NOT NULL,                 -- float32, unit length
+  PRIMARY KEY (scope, embedder, slot)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX vector_note ON vector (note);
+
+-- Generated text is a view: it goes as soon as one note it stands on goes.
+CREATE TABLE record (
+  id TEXT PRIMARY KEY,
+  action TEXT NOT NULL, budget INTEGER NOT NULL, text TEXT NOT NULL, about TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE record_source (
+  note INTEGER NOT NULL REFERENCES note (seq), record TEXT NOT NULL REFERENCES record (id) ON DELETE CASCADE,
+  PRIMARY KEY (note, record)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX record_source_record ON record_source (record);
+CREATE TRIGGER note_takes_its_records BEFORE DELETE ON note
+BEGIN DELETE FROM record WHERE id IN (SELECT record FROM record_source WHERE note = OLD.seq); END;
+"""
+
+STEPS: tuple[str, ...] = (_V1,)
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the file to the newest schema, in one transaction per step; several processes may try at once."""
+    while True:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            version = _version(connection)
+            if version == len(STEPS):
+                connection.execute("COMMIT")
+                return
+            for statement in _statements(STEPS[version]):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {version + 1}")
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (owner,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables and owner != APPLICATION_ID:
+        raise StoreError("this SQLite file belongs to another program: choose another path")
+    if version > len(STEPS):
+        raise SchemaError(version, len(STEPS))
+    return int(version)
+
+
+def _statements(script: str) -> list[str]:
+    """The script cut into statements; `executescript` would commit the transaction it runs in."""
+    out, statement = [], ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            out.append(statement)
+            statement = ""
+    return out

@@ -1,0 +1,143 @@
+"""A consistent view of the notes and postings of one or more scopes, for the length of one read transaction."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retcon.note import Filter, Note, Scope
+from retcon.store import Forward, Postings, TermStats, postings
+from retcon.store.rows import NOTE, conditions, read_note
+
+_IN = "IN (SELECT value FROM json_each(?))"
+
+
+class SqliteSnapshot:
+    """The notes of the given scope rows. Slots of the second scope go on where those of the first end, and so forth."""
+
+    def __init__(self, connection: sqlite3.Connection, scopes: Sequence[tuple[int, int, int, int]]) -> None:
+        """`scopes` holds (id, notes, length, slots) of each scope."""
+        self._connection = connection
+        self._ids = [row[0] for row in scopes]
+        self._starts = np.concatenate(([0], np.cumsum([row[3] for row in scopes], dtype=np.int64)))
+        self._start = dict(zip(self._ids, self._starts.tolist(), strict=False))
+        self._rows: dict[int, list[tuple[int, bytes]]] = {}  # term -> (scope, tail), as read by `terms`
+        self.notes = sum(row[1] for row in scopes)
+        self.mean_length = sum(row[2] for row in scopes) / self.notes if self.notes else 0.0
+        self.slots = int(self._starts[-1])
+
+    def terms(self, keys: Sequence[int]) -> Mapping[int, TermStats]:
+        """Frequency and bounds of those terms that occur."""
+        found: dict[int, TermStats] = {}
+        for scope, term, df, peak, low, tail in self._posting_rows(keys):
+            known = found.get(term)
+            if known is not None:
+                df, peak, low = df + known.df, max(peak, known.peak), min(low, known.low)
+            found[term] = TermStats(df, peak, low)
+            self._rows.setdefault(term, []).append((scope, tail))
+        return found
+
+    def postings(self, key: int) -> Postings:
+        """Every note that holds a term which `terms` has found."""
+        parts = []
+        for scope, tail in self._rows[key]:
+            start = np.uint32(self._start[scope])
+            for part in postings.read(self._connection, scope, key, tail):
+                parts.append(Postings(part.slots + start, part.counts, part.lengths) if start else part)
+        return postings.concat(parts)
+
+    def forward(self, slots: NDArray[np.int64], keys: Sequence[int]) -> Forward:
+        """How often each of the notes holds each of the terms, and how long the notes are."""
+        rows = {slot: (length, terms) for slot, length, terms in self._doc_rows(slots)}
+        found = [rows[slot] for slot in slots.tolist()]
+        entries = np.frombuffer(b"".join(terms for _, terms in found), postings.ENTRY)
+        row = np.repeat(np.arange(len(found)), [len(terms) // postings.ENTRY.itemsize for _, terms in found])
+        counts = np.zeros((len(found), len(keys)), np.uint16)
+        entry_keys = np.ascontiguousarray(entries["key"])
+        for column, key in enumerate(keys):
+            at = np.flatnonzero(entry_keys == key)
+            counts[row[at], column] = entries["count"][at]
+        return Forward(counts, np.fromiter((length for length, _ in found), np.uint16, len(found)))
+
+    def allowed(self, only: Filter) -> NDArray[np.bool_]:
+        """Which slots pass the filter."""
+        mask = np.zeros(self.slots, bool)
+        where, values = conditions(Scope(), only)
+        query = f"SELECT slot, metadata FROM note WHERE scope = ? AND {' AND '.join(where)}"
+        for scope in self._ids:
+            start = self._start[scope]
+            for slot, metadata in self._connection.execute(query, (scope, *values)):
+                mask[start + slot] = not only.metadata or matches(metadata, only)
+        return mask
+
+    def fetch(self, slots: Sequence[int]) -> list[Note]:
+        """The notes in these slots, in the order asked for."""
+        found: dict[int, Note] = {}
+        for scope, local in self._by_scope(np.asarray(slots, np.int64)):
+            start = self._start[scope]
+            query = NOTE + f"WHERE note.scope = ? AND note.slot {_IN}"
+            for row in self._connection.execute(query, (scope, json.dumps(local))):
+                found[start + row[14]] = read_note(row)
+        return [found[slot] for slot in slots]
+
+    def texts(self) -> Iterator[tuple[int, Note]]:
+        """Every current note with its slot, oldest first within a scope."""
+        query = NOTE + "WHERE note.scope = ? AND newer.seq IS NULL ORDER BY note.slot"
+        for scope in self._ids:
+            for row in self._connection.execute(query, (scope,)):
+                yield self._start[scope] + row[14], read_note(row)
+
+    def recent(self, limit: int, only: Filter) -> list[int]:
+        """Slots of the newest current notes that pass the filter, newest first."""
+        where, values = conditions(Scope(), only)
+        query = (
+            f"SELECT note.seq, note.scope, note.slot, note.metadata FROM note "
+            f"LEFT JOIN note AS newer ON newer.supersedes = note.seq "
+            f"WHERE note.scope {_IN} AND newer.seq IS NULL AND {' AND '.join(where)} ORDER BY note.seq DESC"
+        )
+        found: list[int] = []
+        for _, scope, slot, metadata in self._connection.execute(query, (json.dumps(self._ids), *values)):
+            if only.metadata and not matches(metadata, only):
+                continue
+            found.append(self._start[scope] + slot)
+            if len(found) >= limit:
+                break
+        return found
+
+    def vectors(self, embedder: str) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Slots that have a vector of this embedder, and the vectors as rows."""
+        query = f"SELECT scope, slot, data FROM vector WHERE scope {_IN} AND embedder = ?"
+        rows = self._connection.execute(query, (json.dumps(self._ids), embedder)).fetchall()
+        slots = np.fromiter((self._start[scope] + slot for scope, slot, _ in rows), np.int64, len(rows))
+        matrix = np.frombuffer(b"".join(row[2] for row in rows), np.float32)
+        return slots, matrix.reshape(len(rows), -1) if rows else np.empty((0, 0), np.float32)
+
+    def _posting_rows(self, keys: Sequence[int]) -> Iterator[tuple[int, int, int, int, int, bytes]]:
+        if len(self._ids) == 1:
+            query = f"SELECT scope, term, df, peak, low, tail FROM posting WHERE scope = ? AND term {_IN}"
+            yield from self._connection.execute(query, (self._ids[0], json.dumps(keys)))
+        else:
+            query = f"SELECT scope, term, df, peak, low, tail FROM posting WHERE scope {_IN} AND term {_IN}"
+            yield from self._connection.execute(query, (json.dumps(self._ids), json.dumps(keys)))
+
+    def _doc_rows(self, slots: NDArray[np.int64]) -> Iterator[tuple[int, int, bytes]]:
+        query = f"SELECT slot, length, terms FROM doc WHERE scope = ? AND slot {_IN}"
+        for scope, local in self._by_scope(slots):
+            for slot, length, terms in self._connection.execute(query, (scope, json.dumps(local))):
+                yield self._start[scope] + slot, length, terms
+
+    def _by_scope(self, slots: NDArray[np.int64]) -> Iterator[tuple[int, list[int]]]:
+        """The slots as (scope, slots within that scope)."""
+        owners = np.searchsorted(self._starts, slots, side="right") - 1
+        for owner in np.unique(owners).tolist():
+            yield self._ids[owner], (slots[owners == owner] - self._starts[owner]).tolist()
+
+
+def matches(metadata: str, only: Filter) -> bool:
+    """Whether a note's stored metadata has every value that the filter asks for."""
+    stored = json.loads(metadata)
+    return all(stored.get(key) == value for key, value in only.metadata.items())

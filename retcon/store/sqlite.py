@@ -1,0 +1,503 @@
+"""The embedded store: one SQLite file in WAL mode that holds notes, their index, vectors and records.
+
+Every write is one `BEGIN IMMEDIATE` transaction, so that several processes and threads take turns and a kill leaves
+either all of it or nothing. Each thread has a connection of its own; `:memory:` has one that all threads share.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from retcon.errors import BusyError, ConflictError, InputError, NotFoundError, StoreError
+from retcon.note import Filter, Note, Scope
+from retcon.store import Deleted, Progress, Snapshot, postings
+from retcon.store.migrations import migrate
+from retcon.store.rows import NOTE, conditions, epoch, read_note
+from retcon.store.snapshot import SqliteSnapshot
+from retcon.words import index_counts, spoken_date, term_key
+
+FLUSH = 20_000  # notes whose index entries are written together during a bulk add
+
+
+class SqliteStore:
+    """Notes in one SQLite file."""
+
+    def __init__(self, path: str | os.PathLike[str], *, timeout: float = 30.0) -> None:
+        self.path = os.fspath(path)
+        self.timeout = timeout
+        self.in_memory = self.path == ":memory:"
+        self._local = threading.local()
+        self._opened: list[sqlite3.Connection] = []
+        self._lock = threading.RLock()
+        self._closed = False
+        with _translated(self.path):
+            self._connection()
+
+    # -- notes -------------------------------------------------------------------------------------------------------
+
+    def add(self, notes: Iterable[Note], *, progress: Progress | None = None) -> list[str]:
+        """Ids of the notes, written in one transaction; a note that is there already, word for word, is passed over."""
+        with self._writing() as connection:
+            writer = _Writer(connection)
+            ids = []
+            for note in notes:
+                writer.write(note)
+                ids.append(note.id)
+                if progress is not None:
+                    progress(len(ids))
+            writer.flush()
+        return ids
+
+    def get(self, note_id: str) -> Note:
+        """The note with this id."""
+        return self.get_many([note_id])[0]
+
+    def get_many(self, note_ids: Sequence[str]) -> list[Note]:
+        """The notes with these ids, in the order asked for."""
+        with self._reading() as connection:
+            rows = connection.execute(
+                NOTE + "WHERE note.id IN (SELECT value FROM json_each(?))", (json.dumps(note_ids),)
+            )
+            found = {row[0]: read_note(row) for row in rows}
+        for note_id in note_ids:
+            if note_id not in found:
+                raise NotFoundError(note_id)
+        return [found[note_id] for note_id in note_ids]
+
+    def all(
+        self, scope: Scope, only: Filter | None = None, *, limit: int | None = None, superseded: bool = False
+    ) -> Iterator[Note]:
+        """Notes of the scope in the order they were added; superseded ones only on request."""
+        only = only or Filter()
+        where, values = conditions(scope, only)
+        if not superseded:
+            where.append("newer.seq IS NULL")
+        query = NOTE + "WHERE " + " AND ".join(where) + " ORDER BY note.seq"
+        found = 0
+        with self._reading() as connection:
+            for row in connection.execute(query, values):
+                note = read_note(row)
+                if not all(note.metadata.get(key) == value for key, value in only.metadata.items()):
+                    continue
+                if limit is not None and found >= limit:
+                    return
+                found += 1
+                yield note
+
+    def count(self, scope: Scope) -> int:
+        """How many notes the scope holds, superseded ones included."""
+        where, values = conditions(scope, Filter())
+        query = "SELECT count(*) FROM note JOIN scope ON scope.id = note.scope WHERE " + " AND ".join(where)
+        with self._reading() as connection:
+            return int(connection.execute(query, values).fetchone()[0])
+
+    def history(self, note_id: str) -> list[Note]:
+        """Every version of the note, oldest first."""
+        query = """
+        WITH RECURSIVE
+          older (seq) AS (
+            SELECT seq FROM note WHERE id = ?
+            UNION SELECT supersedes FROM note JOIN older USING (seq) WHERE supersedes NOT NULL
+          ),
+          newer (seq) AS (
+            SELECT seq FROM older
+            UNION SELECT note.seq FROM note JOIN newer ON note.supersedes = newer.seq
+          )
+        """
+        with self._reading() as connection:
+            rows = connection.execute(query + NOTE + "WHERE note.seq IN newer ORDER BY note.seq", (note_id,)).fetchall()
+        if not rows:
+            raise NotFoundError(note_id)
+        return [read_note(row) for row in rows]
+
+    def delete(self, note_ids: Sequence[str]) -> Deleted:
+        """What went: the notes with all that stands on them. A note they corrected becomes current again."""
+        with self._writing() as connection:
+            notes, records = _delete(connection, note_ids)
+        return Deleted(notes, records, self.purge())
+
+    def delete_all(self, scope: Scope) -> Deleted:
+        """What went: every note of the scope with all that stands on it."""
+        with self._writing() as connection:
+            where, values = conditions(scope, Filter())
+            scopes = [row[0] for row in connection.execute("SELECT id FROM scope WHERE " + " AND ".join(where), values)]
+            notes = records = 0
+            for scope_id in scopes:
+                gone = _delete_scope(connection, scope_id)
+                notes, records = notes + gone[0], records + gone[1]
+        return Deleted(notes, records, self.purge())
+
+    def purge(self) -> bool:
+        """Whether the write-ahead log is now empty; False while another reader holds it back."""
+        if self.in_memory:
+            return True
+        with self._turn() as connection, _translated(self.path):
+            connection.execute("PRAGMA busy_timeout = 250")
+            try:
+                (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            except sqlite3.OperationalError:
+                return False
+            finally:
+                connection.execute(f"PRAGMA busy_timeout = {int(self.timeout * 1000)}")
+            return not busy
+
+    # -- the index ---------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def snapshot(self, scope: Scope) -> Iterator[Snapshot]:
+        """One consistent view of the scope's notes and index, for as long as the block runs."""
+        with self._reading() as connection:
+            where, values = conditions(scope, Filter())
+            query = "SELECT id, notes, length, slots FROM scope WHERE " + " AND ".join(where) + " ORDER BY id"
+            yield SqliteSnapshot(connection, connection.execute(query, values).fetchall())
+
+    def unembedded(self, scope: Scope, embedder: str, *, limit: int) -> list[Note]:
+        """Current notes of the scope that have no vector of this embedder yet."""
+        where, values = conditions(scope, Filter())
+        query = NOTE + (
+            "LEFT JOIN vector ON vector.note = note.seq AND vector.embedder = ?"
+            f" WHERE vector.note IS NULL AND newer.seq IS NULL AND {' AND '.join(where)} ORDER BY note.seq LIMIT ?"
+        )
+        with self._reading() as connection:
+            return [read_note(row) for row in connection.execute(query, (embedder, *values, limit))]
+
+    def put_vectors(self, embedder: str, vectors: Iterable[tuple[str, bytes]]) -> None:
+        """Keep vectors (note id, float32 bytes) of one embedder; a note deleted meanwhile is passed over."""
+        query = """
+        INSERT OR REPLACE INTO vector SELECT scope, ?, slot, seq, ? FROM note WHERE id = ?
+        """
+        with self._writing() as connection:
+            connection.executemany(query, [(embedder, data, note_id) for note_id, data in vectors])
+
+    # -- records -----------------------------------------------------------------------------------------------------
+
+    def put_record(
+        self, record_id: str, *, action: str, budget: int, text: str, about: str, sources: Sequence[str]
+    ) -> None:
+        """Keep a generated text with the ids of the notes it was written from."""
+        record = (record_id, action, budget, text, about)
+        with self._writing() as connection:
+            seqs = _seqs(connection, sources)
+            connection.execute("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?)", record)
+            links = [(seq, record_id) for seq in seqs]
+            connection.executemany("INSERT OR IGNORE INTO record_source VALUES (?, ?)", links)
+
+    def get_record(self, record_id: str) -> str | None:
+        """The kept text of a record, or None."""
+        with self._reading() as connection:
+            row = connection.execute("SELECT text FROM record WHERE id = ?", (record_id,)).fetchone()
+        return None if row is None else str(row[0])
+
+    # -- connections -------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close every connection; the store cannot be used after."""
+        with self._lock:
+            self._closed = True
+            for connection in self._opened:
+                connection.close()
+            self._opened.clear()
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._closed:
+            raise StoreError("the memory is closed")
+        if self.in_memory:
+            with self._lock:
+                if not self._opened:
+                    self._opened.append(self._open())
+                return self._opened[0]
+        owner, connection = getattr(self._local, "held", (0, None))
+        if connection is None or owner != os.getpid():  # a forked child must not use its parent's connection
+            connection = self._open()
+            self._local.held = (os.getpid(), connection)
+            with self._lock:
+                self._opened.append(connection)
+        return connection
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=self.timeout, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA secure_delete = ON")
+            connection.execute("PRAGMA temp_store = MEMORY")
+            connection.execute("PRAGMA cache_size = -65536")
+            connection.execute("PRAGMA mmap_size = 1073741824")
+            if not self.in_memory:
+                _enter_wal(connection, self.timeout)
+            connection.execute("PRAGMA synchronous = NORMAL")
+            migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[sqlite3.Connection]:
+        """This thread's connection; in memory, everybody's, one at a time."""
+        with self._lock if self.in_memory else contextlib.nullcontext():
+            yield self._connection()
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with _translated(self.path), self._turn() as connection:
+            if connection.in_transaction:  # nested in a snapshot of the same thread
+                yield connection
+                return
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with _translated(self.path), self._turn() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+
+def _enter_wal(connection: sqlite3.Connection, timeout: float) -> None:
+    """Switch to WAL; at the first open of a file by several processes SQLite answers "locked" without waiting."""
+    until = time.monotonic() + timeout
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def _translated(path: str) -> Iterator[None]:
+    """SQLite's errors as ours, in one line with the path."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error) or "busy" in str(error):
+            raise BusyError(f"{path}: another process kept the store locked; try again") from error
+        raise StoreError(f"{path}: {_hint(path, str(error))}") from error
+    except sqlite3.DatabaseError as error:
+        raise StoreError(f"{path}: {_hint(path, str(error))}") from error
+
+
+def _hint(path: str, message: str) -> str:
+    folder = Path(path).parent
+    if "unable to open" in message and not folder.is_dir():
+        return f"the folder {str(folder)!r} does not exist"
+    if "not a database" in message or "malformed" in message:
+        return f"not a readable SQLite file ({message}); the file was left as it is"
+    return message
+
+
+def _seqs(connection: sqlite3.Connection, note_ids: Sequence[str]) -> list[int]:
+    query = "SELECT id, seq FROM note WHERE id IN (SELECT value FROM json_each(?))"
+    found = dict(connection.execute(query, (json.dumps(note_ids),)).fetchall())
+    for note_id in note_ids:
+        if note_id not in found:
+            raise NotFoundError(note_id)
+    return [found[note_id] for note_id in note_ids]
+
+
+@dataclass
+class _Scope:
+    id: int
+    next_slot: int
+    pending: dict[int, postings.Doc] = field(default_factory=dict)  # by slot, not yet in the index
+
+
+_INSERT = (
+    "INSERT INTO note"
+    " (id, scope, slot, session, speaker, timestamp, at, text, metadata, created_at, follows, supersedes)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+class _Writer:
+    """One bulk add: writes notes row by row and their index entries in large batches."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.scopes: dict[tuple[str, str, str], _Scope] = {}
+        self.last: dict[tuple[int, str], tuple[int, str]] = {}  # (scope, session) -> (seq, text) of its newest note
+        self.waiting = 0
+
+    def write(self, note: Note) -> None:
+        """Store one note unless it is there already; refuse an id that another text has."""
+        known = self.connection.execute(NOTE + "WHERE note.id = ?", (note.id,)).fetchone()
+        if known is not None:
+            _refuse_other(read_note(known), note)
+            return
+        scope = self._scope(note)
+        follows, context = self._before(scope, note)
+        older = self._superseded(scope, note)
+        slot, scope.next_slot = scope.next_slot, scope.next_slot + 1
+        values = (
+            note.id, scope.id, slot, note.session, note.speaker,
+            note.timestamp, epoch(note.timestamp) if note.timestamp else None, note.text,
+            json.dumps(dict(note.metadata), sort_keys=True, ensure_ascii=False), note.created_at or "", follows, older,
+        )  # fmt: skip
+        seq = self.connection.execute(_INSERT, values).lastrowid
+        assert seq is not None
+        if note.session is not None:
+            self.last[scope.id, note.session] = (seq, note.text)
+        scope.pending[slot] = make_doc(seq, slot, note, context)
+        self.waiting += 1
+        if self.waiting >= FLUSH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the index entries that wait."""
+        for scope in self.scopes.values():
+            postings.insert(self.connection, scope.id, list(scope.pending.values()), newest=True)
+            scope.pending.clear()
+            self.connection.execute("UPDATE scope SET slots = ? WHERE id = ?", (scope.next_slot, scope.id))
+        self.waiting = 0
+
+    def _scope(self, note: Note) -> _Scope:
+        ids = (note.user_id or "", note.agent_id or "", note.run_id or "")
+        if ids not in self.scopes:
+            self.connection.execute("INSERT OR IGNORE INTO scope (user_id, agent_id, run_id) VALUES (?, ?, ?)", ids)
+            query = "SELECT id, slots FROM scope WHERE user_id = ? AND agent_id = ? AND run_id = ?"
+            self.scopes[ids] = _Scope(*self.connection.execute(query, ids).fetchone())
+        return self.scopes[ids]
+
+    def _before(self, scope: _Scope, note: Note) -> tuple[int | None, str]:
+        """Seq and text of the turn before this one: the one it names, else the newest of its session."""
+        if note.follows is not None:
+            query = "SELECT seq, text FROM note WHERE id = ? AND scope = ?"
+            found = self.connection.execute(query, (note.follows, scope.id)).fetchone()
+            if found is None:
+                raise NotFoundError(note.follows)
+        elif note.session is None:
+            found = None
+        elif (scope.id, note.session) in self.last:
+            found = self.last[scope.id, note.session]
+        else:
+            query = "SELECT seq, text FROM note WHERE scope = ? AND session = ? ORDER BY seq DESC LIMIT 1"
+            found = self.connection.execute(query, (scope.id, note.session)).fetchone()
+        return found if found is not None else (None, "")
+
+    def _superseded(self, scope: _Scope, note: Note) -> int | None:
+        """Seq of the note that this one corrects, taken out of the index."""
+        if note.supersedes is None:
+            return None
+        query = (
+            "SELECT old.seq, old.scope, old.slot, newer.id FROM note AS old"
+            " LEFT JOIN note AS newer ON newer.supersedes = old.seq WHERE old.id = ?"
+        )
+        found = self.connection.execute(query, (note.supersedes,)).fetchone()
+        if found is None:
+            raise NotFoundError(note.supersedes)
+        seq, owner, slot, newer = found
+        if newer is not None:
+            raise ConflictError(f"note {note.supersedes!r} was superseded by {newer!r} before: supersede that one")
+        if owner != scope.id:
+            raise InputError(f"a note supersedes one of its own scope, and {note.supersedes!r} is in another")
+        if scope.pending.pop(slot, None) is None:
+            postings.remove(self.connection, scope.id, [slot])
+        return int(seq)
+
+
+def make_doc(seq: int, slot: int, note: Note, context: str) -> postings.Doc:
+    """The note as the index sees it: found by its words, speaker and date, and by the turn before it."""
+    own = f"{note.speaker or ''} {note.text} {spoken_date(note.timestamp)}"
+    counts = {term_key(term): count for term, count in index_counts(own, context).items()}
+    return postings.Doc(seq, slot, counts, min(sum(counts.values()), postings.LIMIT))
+
+
+def _refuse_other(known: Note, note: Note) -> None:
+    for name in ("text", "speaker", "session", "timestamp", "user_id", "agent_id", "run_id", "metadata"):
+        ours, theirs = getattr(known, name), getattr(note, name)
+        if ours != theirs and not (name == "metadata" and dict(ours) == dict(theirs)):
+            raise ConflictError(f"the id {note.id!r} is taken by a note with another {name}")
+
+
+def _delete(connection: sqlite3.Connection, note_ids: Sequence[str]) -> tuple[int, int]:
+    """Counts of notes and records removed. Survivors that leaned on them are linked past them and indexed anew."""
+    seqs = set(_seqs(connection, note_ids))
+    chosen = json.dumps(sorted(seqs))
+    inside = "IN (SELECT value FROM json_each(?))"
+    query = f"SELECT seq, follows, supersedes FROM note WHERE seq {inside}"
+    links = {seq: (before, older) for seq, before, older in connection.execute(query, (chosen,))}
+    places: dict[int, list[int]] = {}
+    for scope, slot in connection.execute(f"SELECT scope, slot FROM note WHERE seq {inside}", (chosen,)):
+        places.setdefault(scope, []).append(slot)
+    followers = [
+        (seq, follows)
+        for seq, follows in connection.execute(f"SELECT seq, follows FROM note WHERE follows {inside}", (chosen,))
+        if seq not in seqs
+    ]
+    newer = connection.execute(f"SELECT seq, supersedes FROM note WHERE supersedes {inside}", (chosen,)).fetchall()
+    revived = {older for _, older in links.values() if older is not None and older not in seqs}
+
+    for scope, slots in places.items():
+        postings.remove(connection, scope, slots)
+    connection.execute(f"UPDATE note SET supersedes = NULL WHERE seq {inside}", (chosen,))
+    for seq, older in newer:
+        if seq not in seqs:
+            kept = _survivor(older, seqs, {gone: link[1] for gone, link in links.items()})
+            revived.discard(kept or -1)
+            connection.execute("UPDATE note SET supersedes = ? WHERE seq = ?", (kept, seq))
+    before = {gone: link[0] for gone, link in links.items()}
+    connection.executemany(
+        "UPDATE note SET follows = ? WHERE seq = ?", [(_survivor(gone, seqs, before), seq) for seq, gone in followers]
+    )
+    connection.execute(f"UPDATE note SET follows = NULL WHERE seq {inside}", (chosen,))
+    records = _count(connection, "record")
+    connection.execute(f"DELETE FROM note WHERE seq {inside}", (chosen,))
+    _reindex(connection, {seq for seq, _ in followers} | revived)
+    connection.execute(
+        "DELETE FROM scope WHERE notes = 0 AND NOT EXISTS (SELECT 1 FROM note WHERE note.scope = scope.id)"
+    )
+    return len(seqs), records - _count(connection, "record")
+
+
+def _survivor(seq: int | None, gone: set[int], link: dict[int, int | None]) -> int | None:
+    """The first note along the links that stays."""
+    while seq is not None and seq in gone:
+        seq = link[seq]
+    return seq
+
+
+def _reindex(connection: sqlite3.Connection, seqs: set[int]) -> None:
+    """Bring the index entries of these notes up to date with their links; superseded ones stay out."""
+    query = NOTE + "WHERE note.seq = ?"
+    place = "SELECT scope, (SELECT text FROM note AS before WHERE before.seq = note.follows) FROM note WHERE seq = ?"
+    for seq in sorted(seqs):
+        row = connection.execute(query, (seq,)).fetchone()
+        note, slot = read_note(row), row[14]
+        scope, context = connection.execute(place, (seq,)).fetchone()
+        postings.remove(connection, scope, [slot])
+        if note.superseded_by is None:
+            postings.insert(connection, scope, [make_doc(seq, slot, note, context or "")], newest=False)
+
+
+def _delete_scope(connection: sqlite3.Connection, scope: int) -> tuple[int, int]:
+    records = _count(connection, "record")
+    for table in ("posting", "block", "doc", "vector"):
+        connection.execute(f"DELETE FROM {table} WHERE scope = ?", (scope,))
+    connection.execute("UPDATE note SET follows = NULL, supersedes = NULL WHERE scope = ?", (scope,))
+    notes = connection.execute("DELETE FROM note WHERE scope = ?", (scope,)).rowcount
+    connection.execute("DELETE FROM scope WHERE id = ?", (scope,))
+    return notes, records - _count(connection, "record")
+
+
+def _count(connection: sqlite3.Connection, table: str) -> int:
+    return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])

@@ -1,0 +1,174 @@
+"""The caller's words -> notes, scopes and filters, or one clear error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, date, datetime
+from typing import Any
+
+from retcon.errors import InputError
+from retcon.note import Filter, Note, Scope
+
+LONGEST_TEXT = 64 * 2**20  # characters of one note
+LONGEST_NAME = 1024  # characters of an id, a session or a speaker
+_FIELDS = {
+    "id", "text", "speaker", "session", "timestamp", "user_id", "agent_id", "run_id", "metadata",
+    "follows", "supersedes", "created_at",
+}  # fmt: skip
+_ALIASES = {"content": "text", "memory": "text", "role": "speaker", "name": "speaker"}
+
+What = str | Mapping[str, Any] | Iterable[str | Mapping[str, Any]]
+
+
+def drafts(what: What, **shared: Any) -> Iterator[dict[str, Any]]:
+    """One dict of note fields per text or message; what an item says itself goes before what the call says for all."""
+    given = {name: value for name, value in shared.items() if value is not None}
+    single = isinstance(what, (str, Mapping))
+    for item in [what] if single else _iterate(what):
+        fields = {"text": item} if isinstance(item, str) else _fields(item)
+        if fields.get("text") in (None, "") and not single and "role" in item:
+            continue  # a message that only calls a tool has no words to keep
+        yield given | fields
+
+
+def _iterate(what: object) -> Iterable[Any]:
+    if not isinstance(what, Iterable) or isinstance(what, (bytes, bytearray)):
+        raise InputError(f"a note is text, a message with role and content, or a list of those, not {_kind(what)}")
+    return what
+
+
+def _fields(item: object) -> dict[str, Any]:
+    if not isinstance(item, Mapping):
+        raise InputError(f"a note is text, a message with role and content, or a list of those, not {_kind(item)}")
+    out: dict[str, Any] = {}
+    for name, value in item.items():
+        field = _ALIASES.get(name, name)
+        if field not in _FIELDS:
+            raise InputError(f"a note has no field {str(name)[:80]!r}; put your own values under 'metadata'")
+        if field == "speaker" and "name" in item and name == "role":
+            continue  # a message with a role and a name is said by the one of that name
+        out[field] = _joined(value) if field == "text" else value
+    if "text" not in out:
+        raise InputError("a note needs 'text' (or 'content')")
+    return out
+
+
+def _joined(content: object) -> object:
+    """Content that comes as a list of typed parts, as one text; other parts than text are passed over."""
+    if not isinstance(content, list):
+        return content
+    texts = (part.get("text") if isinstance(part, Mapping) else part for part in content)
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def note(fields: Mapping[str, Any], *, created_at: str) -> Note:
+    """The note that the fields describe, every one of them checked."""
+    return Note(
+        id=name("id", fields["id"]) or "",
+        text=text(fields["text"]),
+        speaker=name("speaker", fields.get("speaker")),
+        session=name("session", fields.get("session")),
+        timestamp=timestamp(fields.get("timestamp")),
+        user_id=name("user_id", fields.get("user_id")),
+        agent_id=name("agent_id", fields.get("agent_id")),
+        run_id=name("run_id", fields.get("run_id")),
+        metadata=metadata(fields.get("metadata")),
+        follows=name("follows", fields.get("follows")),
+        supersedes=name("supersedes", fields.get("supersedes")),
+        created_at=timestamp(fields.get("created_at")) or created_at,
+    )
+
+
+def text(value: object) -> str:
+    """A note's text: some visible character, no half of a surrogate pair, not past the limit."""
+    checked = _unbroken("text", value)
+    if not checked.strip():
+        raise InputError("a note needs some text, and this one is empty")
+    if len(checked) > LONGEST_TEXT:
+        raise InputError(f"the text has {len(checked):,} characters, a note holds {LONGEST_TEXT:,} at most")
+    return checked
+
+
+def query(value: object) -> str:
+    """A query: any text; half surrogates, which no stored note can hold, become spaces."""
+    if not isinstance(value, str):
+        raise InputError(f"a query is text, not {_kind(value)}")
+    return value.encode("utf-8", "replace").decode() if not value.isascii() else value
+
+
+def name(what: str, value: object) -> str | None:
+    """An id, session or speaker: short text that is not empty, or None."""
+    if value is None:
+        return None
+    checked = _unbroken(what, value)
+    if not checked.strip():
+        raise InputError(f"{what} is empty: leave it out instead")
+    if len(checked) > LONGEST_NAME:
+        raise InputError(f"{what} has {len(checked):,} characters, {LONGEST_NAME:,} are allowed")
+    return checked
+
+
+def _unbroken(what: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"{what} must be text, not {_kind(value)}")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(f"{what} holds a lone surrogate at character {error.start}, which is no text") from None
+    return value
+
+
+def timestamp(value: object) -> str | None:
+    """An ISO 8601 date or date and time, from text, a date, a datetime or seconds since 1970; None stays None."""
+    if value is None:
+        return None
+    try:
+        if isinstance(value, datetime):
+            return value.isoformat()
+        if isinstance(value, date):
+            return value.isoformat()
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return datetime.fromtimestamp(value, UTC).isoformat()
+        if isinstance(value, str):
+            moment = datetime.fromisoformat(value.strip())
+            bare = "T" not in value and ":" not in value and len(value.strip()) <= 10
+            return moment.date().isoformat() if bare else moment.isoformat()
+    except (ValueError, OverflowError, OSError):
+        pass
+    raise InputError(f"timestamp {str(value)[:60]!r} is not ISO 8601, such as 2026-05-09 or 2026-05-09T10:00")
+
+
+def metadata(value: object) -> Mapping[str, Any]:
+    """A JSON object with text keys; None is an empty one."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InputError(f"metadata must be a mapping with text keys, not {_kind(value)}")
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(dict(value), allow_nan=False, ensure_ascii=False))
+        json.dumps(plain, ensure_ascii=False).encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"metadata must be plain JSON: {str(error).splitlines()[0]}") from None
+    return plain
+
+
+def scope(user_id: object = None, agent_id: object = None, run_id: object = None) -> Scope:
+    """The scope of the ids that are named."""
+    return Scope(name("user_id", user_id), name("agent_id", agent_id), name("run_id", run_id))
+
+
+def only(session: object = None, since: object = None, until: object = None, values: object = None) -> Filter:
+    """The filter of the conditions that are named."""
+    return Filter(name("session", session), timestamp(since), timestamp(until), metadata(values))
+
+
+def whole(what: str, value: object, *, least: int = 1, most: int = 10_000) -> int:
+    """A whole number within bounds."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InputError(f"{what} must be a whole number from {least} to {most:,}, not {str(value)[:40]}")
+    return value
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__

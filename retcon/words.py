@@ -1,0 +1,137 @@
+"""Text -> words, index terms and sentences. Retrieval, Extract and the hashing embedder read text the same way.
+
+Words are runs of letters or digits after case folding and the removal of accents ("Café" and "cafe" meet). Scripts that
+write no spaces (Chinese, Japanese, Korean, Thai, Lao, Khmer, Burmese) give overlapping pairs of characters instead.
+English endings are stemmed away; other languages keep their words whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+import unicodedata
+from functools import lru_cache
+
+import Stemmer
+
+# Function words of English questions and statements: they say nothing about which note is meant.
+COMMON = frozenset(
+    """
+    a an the of to in on at for and or but if so is am are was were be been being do does did done has have had having
+    what which who whom whose when where why how it its this that these those i you he she they we my your his her
+    their our me him them us with from by as about into than then there here will would can could should may might
+    must shall not no any some all each just very too also s t d ll m o re ve
+    """.split()
+)
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0003ffff"
+)
+_RUN = re.compile(f"[{_UNSPACED}]+|[^\\W_{_UNSPACED}]+")
+_ASCII_RUN = re.compile(r"[a-z0-9]+")
+_IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
+_thread = threading.local()
+
+
+def words(text: str) -> list[str]:
+    """Words of the text in order, folded; pairs of characters where a script writes no spaces."""
+    if text.isascii():
+        return _ASCII_RUN.findall(text.lower())
+    out: list[str] = []
+    for run in _RUN.findall(fold(text)):
+        if not _IS_UNSPACED.match(run) or len(run) == 1:
+            out.append(run)
+        else:
+            out.extend(run[i : i + 2] for i in range(len(run) - 1))
+    return out
+
+
+def fold(text: str) -> str:
+    """Text in one case, without accents and width variants."""
+    decomposed = unicodedata.normalize("NFKD", text).casefold()
+    bare = "".join(c for c in decomposed if not unicodedata.combining(c)) if not decomposed.isascii() else decomposed
+    return unicodedata.normalize("NFC", bare)  # puts Hangul syllables back together
+
+
+def stems(text: str) -> list[str]:
+    """Index terms of the text, in order: its words with English endings removed."""
+    return stem_words(words(text))
+
+
+def stem_words(found: list[str]) -> list[str]:
+    """The words with English endings removed; words in other scripts pass unchanged."""
+    stemmer = getattr(_thread, "stemmer", None)
+    if stemmer is None:  # a Snowball stemmer must not be shared between threads
+        stemmer = _thread.stemmer = Stemmer.Stemmer("english")
+    stemmed: list[str] = stemmer.stemWords(found)
+    return stemmed
+
+
+COMMON_STEMS = frozenset(stem_words(sorted(COMMON)))
+
+
+def query_terms(query: str, *, common: bool = False) -> list[str]:
+    """Distinct terms of a query in order of appearance, function words left out unless nothing else remains."""
+    distinct = list(dict.fromkeys(stems(query)))
+    telling = [term for term in distinct if term not in COMMON_STEMS]
+    return distinct if common or not telling else telling
+
+
+@lru_cache(maxsize=1 << 18)
+def term_key(term: str) -> int:
+    """A signed 64-bit number that stands for the term in the index (no word is stored there)."""
+    return int.from_bytes(
+        hashlib.blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big", signed=True
+    )
+
+
+# A sentence ends at . ! ? (and their CJK forms) with what closes it, or at a line break; not after a short title, an initial
+# or the number of a list item.
+_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s|$)|[。！？｡]+[」』”’）]*|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(\"'“])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|e\.g|i\.e|approx|No|Inc|Ltd|Co|a\.m|p\.m)\.$|^\s*\d{1,3}\.$"
+)
+_LONGEST_ABBREVIATION = (
+    10  # characters, with what stands around it: a longer look back would be quadratic in "A. A. A."
+)
+
+
+def sentences(text: str) -> list[str]:
+    """The text cut into sentences, verbatim and in order, outer white space removed, none empty."""
+    out: list[str] = []
+    start = 0
+    for end in _END.finditer(text):
+        tail = text[max(start, end.end() - _LONGEST_ABBREVIATION) : end.end()]
+        if end.group().startswith(".") and _ABBREVIATION.search(tail):
+            continue
+        out.append(text[start : end.end()].strip())
+        start = end.end()
+    out.append(text[start:].strip())
+    return [piece for piece in out if piece]
+
+
+OWN, CONTEXT = 2, 1  # weight of a note's own words and of the turn before it; measured in docs/log.md
+
+
+def index_counts(own: str, context: str) -> dict[str, int]:
+    """Weighted term counts under which a note is found: its own words, and those of the turn it answers."""
+    counts: dict[str, int] = {}
+    for text, weight in ((own, OWN), (context, CONTEXT)):
+        for term in stems(text):
+            counts[term] = counts.get(term, 0) + weight
+    return counts
+
+
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+
+
+def spoken_date(timestamp: str | None) -> str:
+    """The date of an ISO timestamp in words that people ask with ("9 May 2026"); empty where there is none."""
+    if not timestamp:
+        return ""
+    year, month, day = timestamp[:10].split("-")
+    return f"{int(day)} {_MONTHS[int(month) - 1]} {int(year)}"
