@@ -19,6 +19,7 @@ import re
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from retcon.note import Cluster, Dropped, Hit, Packed, Source
 from retcon.pack import check, date, one_line, retain
@@ -32,25 +33,38 @@ ROOM = 6  # tokens: a date must leave the best piece as many, and a sentence is 
 LEAST = 3  # words or tokens below which nothing more is added
 MARK = " ..."  # stands between a part of a sentence and what follows it on the line
 
-_MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
-_DAYS = "monday|tuesday|wednesday|thursday|friday|saturday|sunday"
-_UNITS = "second|minute|hour|day|week|weekend|month|year|decade|morning|afternoon|evening|night"
-_TIME = rf"\d|\b(?:today|yesterday|tomorrow|tonight|ago|last|next|since|until|{_UNITS}|{_DAYS}|{_MONTHS})s?\b"
-_NUMBER = (
-    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|twenty|thirty|forty|fifty|hundred|thousand"
-    r"|million|half|once|twice|couple|several|every|daily|weekly|monthly)\b"
-)
-_NAME = r"(?<=\w[, ])(?-i:[A-Z])\w+|(?<=\w, )(?-i:[A-Z])\w+"
-_PLACE = r"\b(?:in|at|from|to|near|around|on) (?:the |a |my )?(?-i:[A-Z])"
-# What a query asks for, and what a sentence that can answer it holds. English; other languages go without.
-KINDS = tuple(
-    (re.compile(asked, re.I), re.compile(held, re.I))
-    for asked, held in (
-        (r"\bwhen\b|\b(?:what|which) (?:day|date|month|year|time)\b|\bhow (?:long|old|recent)", _TIME),
-        (r"\bhow (?:many|much|often|far|big|tall|large)\b", _NUMBER),
-        (r"\bwho(?:m|se)?\b|\bnamed?\b", _NAME),
-        (r"\bwhere\b", _PLACE),
-    )
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of question, and how to know a sentence that can answer it: by one of its words, or by a pattern."""
+
+    asked: re.Pattern[str]
+    words: frozenset[str]
+    held: re.Pattern[str]
+
+
+def _kind(asked: str, words: str, held: str) -> Kind:
+    return Kind(re.compile(asked, re.IGNORECASE), frozenset(words.split()), re.compile(held))
+
+
+# English; other languages go without.
+KINDS = (
+    _kind(
+        r"\bwhen\b|\b(?:what|which) (?:day|date|month|year|time)\b|\bhow (?:long|old|recent)",
+        "today yesterday tomorrow tonight ago last next since until second minute hour day week weekend month year decade "
+        "seconds minutes hours days weeks weekends months years decades morning afternoon evening night "
+        "monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays saturdays "
+        "sundays january february march april may june july august september october november december",
+        r"\d",
+    ),
+    _kind(
+        r"\bhow (?:many|much|often|far|big|tall|large)\b",
+        "one two three four five six seven eight nine ten eleven twelve dozen twenty thirty forty fifty hundred thousand "
+        "million half once twice couple several every daily weekly monthly",
+        r"\d",
+    ),
+    _kind(r"\bwho(?:m|se)?\b|\bnamed?\b", "", r"(?<=\w )[A-Z]\w|(?<=\w, )[A-Z]\w"),  # a capital inside the sentence
+    _kind(r"\bwhere\b", "", r"\b(?:in|at|from|to|near|around|on) (?:the |a |my )?[A-Z]"),
 )
 # A clause starts after punctuation inside the sentence, or at a joining word.
 _CLAUSE = re.compile(
@@ -73,14 +87,26 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """What the query is after: its terms with their shares of its weight, and the kinds of thing that answer it."""
+    """What the query is after: its terms, by every word for them, with their shares of its weight; and kinds of thing."""
 
-    terms: Mapping[str, float]
-    kinds: Sequence[re.Pattern[str]]
+    terms: Mapping[str, str]
+    shares: Mapping[str, float]
+    kinds: Sequence[Kind]
 
-    def value(self, text: str, found: Iterable[str]) -> float:
-        """Overlap of the found terms, plus KIND where the text holds a kind that is asked for."""
-        return sum(self.terms[term] for term in found) + KIND * any(kind.search(text) for kind in self.kinds)
+    def worth(self, text: str, run: Sequence[str]) -> float:
+        """Overlap, plus KIND for a kind of thing that is asked for."""
+        return self.overlap(run) + KIND * self.answers(text, run)
+
+    def overlap(self, run: Sequence[str]) -> float:
+        """Share of the query that these words hold."""
+        return sum([self.shares[term] for term in {self.terms[word] for word in run if word in self.terms}])
+
+    def answers(self, text: str, run: Sequence[str]) -> bool:
+        """Whether the text holds a kind of thing that is asked for."""
+        for kind in self.kinds:
+            if not kind.words.isdisjoint(run) or kind.held.search(text):
+                return True
+        return False
 
 
 def extract(cluster: Cluster, budget: int, *, count: Counter) -> Packed:
@@ -105,17 +131,28 @@ def extract(cluster: Cluster, budget: int, *, count: Counter) -> Packed:
 def _read(cluster: Cluster) -> tuple[Sought, list[Piece]]:
     """What the query is after, and every sentence of the notes that repeat no better one, best first."""
     hits = cluster.hits
-    query = query_terms(cluster.query)
     texts = [(i, j, text) for i in _fresh(hits) for j, text in enumerate(sentences(hits[i].text))]
     voices = [words(hit.note.speaker or "") for hit in hits]  # "Ann: I ran" says that Ann ran
-    found = _found(query, [voices[i] + words(text) for i, _, text in texts])
-    sought = Sought(_shares(query, found), [held for asked, held in KINDS if asked.search(cluster.query)])
+    runs = [voices[i] + words(text) for i, _, text in texts]
+    sought = _sought(cluster.query, runs)
     prior = _priors(hits)
     pieces = []
-    for (i, j, text), terms in zip(texts, found, strict=True):
-        score = prior[i] * (BASE + sought.value(text, terms)) * (ASKS if text.endswith(("?", "？")) else 1.0)
-        pieces.append(Piece(i, j, text, score, bool(terms)))
+    for (i, j, text), run in zip(texts, runs, strict=True):
+        score = prior[i] * (BASE + sought.worth(text, run)) * (ASKS if text.endswith(("?", "？")) else 1.0)
+        pieces.append(Piece(i, j, text, score, not sought.terms.keys().isdisjoint(run)))
     return sought, sorted(pieces, key=lambda piece: -piece.score)
+
+
+def _sought(query: str, runs: Sequence[Sequence[str]]) -> Sought:
+    """What the query is after among these texts; a term weighs its BM25 idf, with sentences as documents."""
+    distinct = sorted(set().union(*runs))
+    wanted = query_terms(query)
+    terms = {word: stem for word, stem in zip(distinct, stem_words(distinct), strict=True) if stem in wanted}
+    df = Tally(chain.from_iterable({terms[word] for word in run if word in terms} for run in runs))
+    weight = {term: math.log(1 + (len(runs) - df[term] + 0.5) / (df[term] + 0.5)) for term in wanted}
+    total = sum(weight.values()) or 1.0
+    shares = {term: value / total for term, value in weight.items()}
+    return Sought(terms, shares, [kind for kind in KINDS if kind.asked.search(query)])
 
 
 def _fresh(hits: Sequence[Hit]) -> list[int]:
@@ -127,22 +164,6 @@ def _fresh(hits: Sequence[Hit]) -> list[int]:
             out.append(i)
         seen.add(hit.id)
     return out
-
-
-def _found(query: Sequence[str], texts: Sequence[Sequence[str]]) -> list[frozenset[str]]:
-    """The query's terms that each text holds. Every distinct word is stemmed once."""
-    wanted = frozenset(query)
-    distinct = list(frozenset().union(*texts))
-    term = {word: stem for word, stem in zip(distinct, stem_words(distinct), strict=True) if stem in wanted}
-    return [frozenset(term[word] for word in term.keys() & text) for text in texts]
-
-
-def _shares(query: Sequence[str], found: Sequence[frozenset[str]]) -> dict[str, float]:
-    """Each query term's share of the query's weight; the weight is BM25's idf with sentences as documents."""
-    df = Tally(term for terms in found for term in terms)
-    weight = {term: math.log(1 + (len(found) - df[term] + 0.5) / (df[term] + 0.5)) for term in query}
-    total = sum(weight.values()) or 1.0
-    return {term: value / total for term, value in weight.items()}
 
 
 def _priors(hits: Sequence[Hit]) -> list[float]:
@@ -268,7 +289,7 @@ def _part(piece: Piece, sought: Sought, purse: Purse) -> Piece | None:
     starts = [0, *(end.end() for end in _CLAUSE.finditer(piece.text))][:_MOST_CLAUSES]
     whole = counter(lambda text: purse.count(lead + text + mark) if text else 0)
     runs = [cut(piece.text[start:], purse.left, whole).strip() for start in starts]
-    best = max(runs, key=lambda run: (sought.value(run, sought.terms.keys() & stems(run)), len(run)))
+    best = max(runs, key=lambda run: (sought.worth(run, words(run)), len(run)))
     enough = len(words(best)) >= LEAST if purse.taken else bool(best)
     return replace(piece, text=best, whole=False) if enough and whole(best) <= purse.left else None
 

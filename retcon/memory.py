@@ -60,9 +60,9 @@ class Memory:
     ) -> None:
         """Opens the file, or makes it; `:memory:` keeps everything in this process.
 
-        `router` decides (a Router or its JSON file; default: the evidence-fit rule). `counter` counts tokens: "estimate",
-        "alphanumeric", "bpe", or any callable. `retriever` is bm25, bm25-plain, dense or hybrid; `top_k` and `cap` bound
-        the candidates (notes, tokens). `now` and `new_id` are the only sources of time and chance.
+        `router` decides (a Router or its JSON file; default: the evidence-fit rule). `counter` counts tokens:
+        "estimate", "alphanumeric", "bpe", or any callable. `retriever` is bm25, bm25-plain, dense or hybrid; `top_k` and
+        `cap` bound the candidates (notes, tokens). `now` and `new_id` are the only sources of time and chance.
         """
         self.router = _router(router)
         self.count: Counter = _counter(counter)
@@ -90,12 +90,12 @@ class Memory:
     ) -> list[Note]:
         """The notes as stored: one for a text or a message, one each for a list of them, in one transaction.
 
-        With an `id`, adding the same note again changes nothing. Turns of a list, and turns of one session, are found also
-        by the words of the turn before them.
+        With an `id`, adding the same note again changes nothing. Turns of a list, and turns of one session, are found
+        also by the words of the turn before them.
         """
         if id is not None and not isinstance(what, (str, Mapping)):
             raise InputError("an id names one note: give each item of a list its own 'id'")
-        shared = {"id": id, "user_id": user_id, "agent_id": agent_id, "run_id": run_id, "session": session}
+        shared: dict[str, Any] = {"id": id, "user_id": user_id, "agent_id": agent_id, "run_id": run_id, "session": session}
         shared |= {"speaker": speaker, "timestamp": timestamp, "metadata": metadata}
         notes = list(self._notes(validate.drafts(what, **shared), chained=not isinstance(what, (str, Mapping))))
         return self.store.get_many(self.store.add(notes))
@@ -111,7 +111,7 @@ class Memory:
         session: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Note:
-        """The correction as stored. From now on recall finds it in place of the older note, which `history` still shows."""
+        """The correction as stored. Recall finds it in place of the older note, which `history` still shows."""
         old = self.get(id)
         fields = {
             "id": new_id or self.new_id(), "text": text, "timestamp": timestamp, "supersedes": old.id,
@@ -271,8 +271,8 @@ class Memory:
                 warnings = (f"{decision.action} found nothing to say within {budget} tokens, so notes are retained",)
         tried = tuple(dict.fromkeys((*exclude, decision.action, action)))
         return Recall(
-            text=packed.text, tokens=packed.tokens, budget=budget, query=cluster.query, action=action, decision=decision,
-            sources=packed.sources, dropped=packed.dropped + cluster.dropped, warnings=warnings, tried=tried,
+            text=packed.text, tokens=packed.tokens, budget=budget, query=cluster.query, action=action,
+            decision=decision, sources=packed.sources, dropped=packed.dropped + cluster.dropped, warnings=warnings, tried=tried,
             usage=Usage(seconds=time.perf_counter() - started), again=partial(self._again, cluster, budget),
         )  # fmt: skip
 
@@ -293,7 +293,7 @@ class Memory:
         run_id: str | None = None,
         progress: Progress | None = None,
     ) -> int:
-        """How many notes were written to the JSONL file, superseded ones included. The file appears whole or not at all."""
+        """How many notes went into the JSONL file, superseded ones included. It appears whole or not at all."""
         scope, target = validate.scope(user_id, agent_id, run_id), Path(path)
         part = target.with_name(target.name + ".part")
         try:
@@ -324,9 +324,8 @@ class Memory:
                 with Path(source).open(encoding="utf-8") as file:
                     self.store.add(self._notes(_parsed(file)), progress=progress)
             except (OSError, UnicodeDecodeError) as error:
-                raise InputError(
-                    f"cannot read {os.fspath(source)}: {getattr(error, 'strerror', None) or error}"
-                ) from error
+                why = getattr(error, "strerror", None) or error
+                raise InputError(f"cannot read {os.fspath(source)}: {why}") from error
         else:
             self.store.add(self._notes(_parsed(source)), progress=progress)
         return self.store.count(Scope()) - before

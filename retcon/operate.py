@@ -1,4 +1,4 @@
-"""Action, cluster, budget -> packed text. The actions are a registry: what is listed here is routed, labelled and reported."""
+"""Action, cluster, budget -> packed text. The actions are a registry: what it lists is routed and reported."""
 
 from __future__ import annotations
 

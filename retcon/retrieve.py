@@ -8,9 +8,9 @@ Four retrievers, by name:
     hybrid       bm25 and dense, joined by reciprocal rank
 
 BM25 has k1 = 1.2, b = 0.75, idf = ln(1 + (N - df + .5) / (df + .5)), a repeated query word counts once, and N, df and
-the mean length are those of the query's scope alone. The default reads as little of the index as it can (MaxScore): terms
-from rare to common; once the common ones left over could not lift a new note into the top k, they are looked up for the
-few notes that still can get there. What it returns is what scoring every note would.
+the mean length are those of the query's scope alone. The default reads as little of the index as it can (MaxScore):
+terms from rare to common; once the common ones left over could not lift a new note into the top k, they are looked up
+for the few notes that still can get there. What it returns is what scoring every note would.
 """
 
 from __future__ import annotations
