@@ -3,12 +3,13 @@
     python -m bench.extract [--limit N] [--json PATH]
 
 Survival of an answer: the share of its content words that the packed text holds, where words are stems without function
-words and without the words of the question, "seven" is 7, and "7 May 2023" meets the rendered date 2023-05-07 as a day, a
-month and a year, so that no digit of a date passes for a number. An answer survives at 60 %. Only questions whose full
-evidence reaches 60 % count: the rest must be worked out by the reader, and no packing holds them.
+words and without the words of the question, "seven" is 7, and "7 May 2023" meets the rendered date 2023-05-07 as a day,
+a month and a year, so that no digit of a date passes for a number. An answer survives at 60 %. Only questions whose
+full evidence reaches 60 % count: the rest must be worked out by the reader, and no packing holds them.
 
-Settings: LongMemEval controlled (the gold evidence is the cluster, ranked by the script's BM25), LongMemEval pooled (the evidence
-of all questions is one history, BM25 top 20), LoCoMo full history (BM25 top 20). Extract was tuned on LongMemEval alone.
+Settings: LongMemEval controlled (the gold evidence is the cluster, ranked by the script's BM25), LongMemEval pooled
+(the evidence of all questions is one history, BM25 top 20), LoCoMo full history (BM25 top 20). Every cell is the share
+of answers that survive, then in brackets the mean survival; differences come with 95 % intervals.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ SMALL = (
     "eighteen nineteen twenty"
 ).split()
 NUMBERS = {word: str(i) for i, word in enumerate(SMALL)} | {
-    "thirty": "30", "forty": "40", "fifty": "50", "sixty": "60", "once": "1", "twice": "2", "first": "1st", "second": "2nd",
-    "third": "3rd", "fourth": "4th", "fifth": "5th",
+    "thirty": "30", "forty": "40", "fifty": "50", "sixty": "60", "once": "1", "twice": "2", "first": "1st",
+    "second": "2nd", "third": "3rd", "fourth": "4th", "fifth": "5th",
 }  # fmt: skip
 _MONTH = "|".join(f"{m[:3]}(?:{m[3:]})?" if m != "may" else "may" for m in MONTHS)
 _ISO = re.compile(r"\b(\d{4})-(\d\d)-(\d\d)\b")
@@ -119,7 +120,7 @@ def bm25(query: str, documents: Sequence[Tally[str]]) -> list[float]:
 
 
 def documents(notes: Sequence[Note], *, context: bool) -> list[Tally[str]]:
-    """Index terms of each note: its own words twice, its speaker and date, and the preceding turn of the session once."""
+    """Index terms of each note: its own words twice, its speaker and date, and the session's turn before it once."""
     out: list[Tally[str]] = []
     before: Note | None = None
     for note in notes:
@@ -227,25 +228,39 @@ def measure(setting: Setting, count: Counter) -> dict[str, dict[int, list[float]
     return out | {"no budget": dict.fromkeys(BUDGETS, whole)}
 
 
-def interval(a: Sequence[float], b: Sequence[float], *, draws: int = 10_000, seed: int = 0) -> tuple[float, float, float]:
-    """Mean of a - b with its 95 % interval, questions resampled in pairs."""
-    gap = (np.asarray(a) >= SURVIVES).astype(float) - (np.asarray(b) >= SURVIVES)
-    values, sizes = np.unique(gap, return_counts=True)  # at most -1, 0, 1: a draw is a multinomial
-    picks = np.random.default_rng(seed).multinomial(len(gap), sizes / len(gap), size=draws) @ values / len(gap)
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A mean difference with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
+
+
+def gap(a: Sequence[float], b: Sequence[float], *, draws: int = 10_000, seed: int = 0) -> Gap:
+    """How much more often answers survive in a than in b, questions resampled in pairs."""
+    each = (np.asarray(a) >= SURVIVES).astype(float) - (np.asarray(b) >= SURVIVES)
+    values, sizes = np.unique(each, return_counts=True)  # at most -1, 0, 1: a draw is a multinomial
+    picks = np.random.default_rng(seed).multinomial(len(each), sizes / len(each), size=draws) @ values / len(each)
     low, high = np.quantile(picks, (0.025, 0.975))
-    return float(gap.mean()), float(low), float(high)
+    return Gap(float(each.mean()), float(low), float(high))
 
 
 def table(setting: Setting, count: Counter, scores: dict[str, dict[int, list[float]]]) -> str:
     """The setting's results as Markdown."""
     head = f"**{setting.name}**, counter `{count.name}`: {len(setting.questions)} of {setting.seen} questions"
+    if not setting.questions:
+        return head
     lines = [head, "", "| | " + " | ".join(map(str, BUDGETS)) + " |", "|---" * (len(BUDGETS) + 1) + "|"]
     for name, by_budget in scores.items():
         cells = [f"{np.mean(np.asarray(v) >= SURVIVES):.3f} ({np.mean(v):.3f})" for v in by_budget.values()]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     for rival in list(METHODS)[:-1]:
-        gaps = [interval(scores["extract"][b], scores[rival][b]) for b in BUDGETS]
-        lines.append(f"| extract - {rival} | " + " | ".join(f"{m:+.3f} [{lo:+.3f}, {hi:+.3f}]" for m, lo, hi in gaps) + " |")
+        gaps = [str(gap(scores["extract"][b], scores[rival][b])) for b in BUDGETS]
+        lines.append(f"| extract - {rival} | " + " | ".join(gaps) + " |")
     return "\n".join(lines)
 
 
@@ -277,11 +292,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _rows(setting: Setting, count: Counter, scores: dict[str, dict[int, list[float]]]) -> list[dict[str, Any]]:
     base = {"setting": setting.name, "counter": count.name, "questions": len(setting.questions), "seen": setting.seen}
-    return [
-        base | {"method": name, "budget": b, "survives": float(np.mean(np.asarray(v) >= SURVIVES)), "coverage": float(np.mean(v))}
-        for name, by_budget in scores.items()
-        for b, v in by_budget.items()
-    ]
+    return [base | {"method": m, "budget": b, **_means(v)} for m, each in scores.items() for b, v in each.items() if v]
+
+
+def _means(survived: Sequence[float]) -> dict[str, float]:
+    return {"survives": float(np.mean(np.asarray(survived) >= SURVIVES)), "coverage": float(np.mean(survived))}
 
 
 if __name__ == "__main__":

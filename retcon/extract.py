@@ -6,10 +6,10 @@ A sentence is worth
 
     prior * (BASE + overlap + KIND [it holds the kind of thing the query asks for]) * (ASKS if it is a question)
 
-where the prior is the retriever's score of its note, best note 1, and the overlap is the share of the query's words that the
-sentence holds, each weighed by how rare it is among the candidate sentences. The retriever says which note, the overlap which
-sentence of it; neither alone is enough. Sentences enter best first. The first one that is too long enters as the run of its
-words that is worth most, begun at a clause; after it, only whole sentences.
+where the prior is the retriever's score of its note, best note 1, and the overlap is the share of the query's words
+that the sentence holds, each weighed by how rare it is among the candidate sentences. The retriever says which note,
+the overlap which sentence of it; neither alone is enough. Sentences enter best first. The first one that is too long
+enters as the run of its words that is worth most, begun at a clause; after it, only whole sentences.
 """
 
 from __future__ import annotations
@@ -51,26 +51,36 @@ def _kind(asked: str, words: str, held: str) -> Kind:
 KINDS = (
     _kind(
         r"\bwhen\b|\b(?:what|which) (?:day|date|month|year|time)\b|\bhow (?:long|old|recent)",
-        "today yesterday tomorrow tonight ago last next since until second minute hour day week weekend month year decade "
-        "seconds minutes hours days weeks weekends months years decades morning afternoon evening night "
-        "monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays saturdays "
+        "today yesterday tomorrow tonight ago last next since until second minute hour day week weekend month year "
+        "decade seconds minutes hours days weeks weekends months years decades morning afternoon evening night monday "
+        "tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays saturdays "
         "sundays january february march april may june july august september october november december",
         r"\d",
     ),
     _kind(
         r"\bhow (?:many|much|often|far|big|tall|large)\b",
-        "one two three four five six seven eight nine ten eleven twelve dozen twenty thirty forty fifty hundred thousand "
-        "million half once twice couple several every daily weekly monthly",
+        "one two three four five six seven eight nine ten eleven twelve dozen twenty thirty forty fifty hundred "
+        "thousand million half once twice couple several every daily weekly monthly",
         r"\d",
     ),
     _kind(r"\bwho(?:m|se)?\b|\bnamed?\b", "", r"(?<=\w )[A-Z]\w|(?<=\w, )[A-Z]\w"),  # a capital inside the sentence
     _kind(r"\bwhere\b", "", r"\b(?:in|at|from|to|near|around|on) (?:the |a |my )?[A-Z]"),
 )
-# A clause starts after punctuation inside the sentence, or at a joining word.
-_CLAUSE = re.compile(
-    r"[,;:)]+\s+|[，、；：]|\s[-–—]+\s|—|\s(?=\(|(?:and|but|because|so|which|where|when|who|while|that)\s)"
-)
+# A clause starts after punctuation inside the sentence.
+_CLAUSE = re.compile(r"[,;:)]+\s+|[，、；：]|\s[-–—]+\s|—")
 _MOST_CLAUSES = 16
+_ASKED = ("?", "？")
+_STOPS = (*_ASKED, ".", "!", "…", "。", "！", "｡")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A sentence: the position of its note, its own there, its text, its words with those of the speaker's name."""
+
+    hit: int
+    place: int
+    text: str
+    words: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +97,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """What the query is after: its terms, by every word for them, with their shares of its weight; and kinds of thing."""
+    """What the query is after: its terms, by each word that stems to one, their shares of its weight, and kinds."""
 
     terms: Mapping[str, str]
     shares: Mapping[str, float]
@@ -99,52 +109,61 @@ class Sought:
 
     def overlap(self, run: Sequence[str]) -> float:
         """Share of the query that these words hold."""
-        return sum([self.shares[term] for term in {self.terms[word] for word in run if word in self.terms}])
+        found = {self.terms[word] for word in run if word in self.terms}
+        return math.fsum(self.shares[term] for term in found)  # exact: the order of a set must not show
 
     def answers(self, text: str, run: Sequence[str]) -> bool:
         """Whether the text holds a kind of thing that is asked for."""
-        for kind in self.kinds:
-            if not kind.words.isdisjoint(run) or kind.held.search(text):
-                return True
-        return False
+        return any(not kind.words.isdisjoint(run) or kind.held.search(text) for kind in self.kinds)
 
 
 def extract(cluster: Cluster, budget: int, *, count: Counter) -> Packed:
     """The sentences worth most for the query, within the budget; never empty where a whole note would fit."""
-    sought, pieces = _read(cluster)
+    lines = _lines(cluster)
+    sought = _sought(cluster.query, lines)
+    pieces = _ranked(lines, sought, cluster.hits)
     page = _page(cluster, pieces, check(budget), count)
-    taken = _choose(pieces, sought, Purse(budget, page, count)) if budget else []
+    purse = Purse(budget, page, count)
+    taken = _choose(pieces, sought, purse) if budget else []
     text = page.show(taken)
     while text and count(text) > budget:  # the counter charges more for the whole than for its parts
         taken.pop()
         text = page.show(taken)
     if not text:  # budget 0, or only whole notes fit: a counter may charge less for them
         return retain(cluster, budget, count=count)
-    used = count(text)
-    dropped = _dropped(cluster.hits, pieces, taken, count, budget - used)
-    return Packed(text, used, _sources(cluster.hits, pieces, taken), dropped)
+    purse.left = budget - count(text)
+    return Packed(
+        text, budget - purse.left, _sources(cluster.hits, pieces, taken), _dropped(cluster.hits, pieces, purse)
+    )
 
 
 # - what a sentence is worth -
 
 
-def _read(cluster: Cluster) -> tuple[Sought, list[Piece]]:
-    """What the query is after, and every sentence of the notes that repeat no better one, best first."""
-    hits = cluster.hits
-    texts = [(i, j, text) for i in _fresh(hits) for j, text in enumerate(sentences(hits[i].text))]
-    voices = [words(hit.note.speaker or "") for hit in hits]  # "Ann: I ran" says that Ann ran
-    runs = [voices[i] + words(text) for i, _, text in texts]
-    sought = _sought(cluster.query, runs)
+def _lines(cluster: Cluster) -> list[Line]:
+    """Every sentence of the notes that repeat no better one."""
+    out: list[Line] = []
+    for i in _fresh(cluster.hits):
+        voice = words(cluster.hits[i].note.speaker or "")  # "Ann: I ran" says that Ann ran
+        for j, text in enumerate(sentences(cluster.hits[i].text)):
+            out.append(Line(i, j, text, voice + words(text)))
+    return out
+
+
+def _ranked(lines: Sequence[Line], sought: Sought, hits: Sequence[Hit]) -> list[Piece]:
+    """The sentences with what they are worth, best first."""
     prior = _priors(hits)
-    pieces = []
-    for (i, j, text), run in zip(texts, runs, strict=True):
-        score = prior[i] * (BASE + sought.worth(text, run)) * (ASKS if text.endswith(("?", "？")) else 1.0)
-        pieces.append(Piece(i, j, text, score, not sought.terms.keys().isdisjoint(run)))
-    return sought, sorted(pieces, key=lambda piece: -piece.score)
+    pieces: list[Piece] = []
+    for line in lines:
+        asks = ASKS if line.text.endswith(_ASKED) else 1.0
+        score = prior[line.hit] * (BASE + sought.worth(line.text, line.words)) * asks
+        pieces.append(Piece(line.hit, line.place, line.text, score, not sought.terms.keys().isdisjoint(line.words)))
+    return sorted(pieces, key=lambda piece: -piece.score)
 
 
-def _sought(query: str, runs: Sequence[Sequence[str]]) -> Sought:
-    """What the query is after among these texts; a term weighs its BM25 idf, with sentences as documents."""
+def _sought(query: str, lines: Sequence[Line]) -> Sought:
+    """What the query is after among these sentences; a term weighs its BM25 idf, with sentences as documents."""
+    runs = [line.words for line in lines]
     distinct = sorted(set().union(*runs))
     wanted = query_terms(query)
     terms = {word: stem for word, stem in zip(distinct, stem_words(distinct), strict=True) if stem in wanted}
@@ -178,7 +197,7 @@ def _priors(hits: Sequence[Hit]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """How pieces are shown: by time, a day's date once, the speaker where candidates differ in it or the query names one."""
+    """How pieces are shown: by time, a day's date once, the speaker where it differs or the query names one."""
 
     days: Sequence[str]
     names: Sequence[str]
@@ -197,7 +216,7 @@ class Page:
             if before is None or new_day or self.names[before.hit] != self.names[piece.hit]:
                 out += ["\n" if before else "", self.head(piece.hit, dated=new_day)]
             else:
-                out.append(" " if before.whole else f"{MARK} ")
+                out.append(" " if before.whole or before.text.endswith(_STOPS) else f"{MARK} ")
             out.append(piece.text)
             before = piece
         return "".join(out)
@@ -225,8 +244,8 @@ def _page(cluster: Cluster, pieces: Sequence[Piece], budget: int, count: Counter
 class Purse:
     """What is left of the budget. A piece pays its words, a day its date once, a note its speaker once.
 
-    Costs are summed, which is quick and for the usual counters a little too much; `settle` puts the text's own count in place
-    of the sum.
+    Costs are summed, which is quick and for the usual counters a little too much; `settle` puts the text's own count in
+    place of the sum.
     """
 
     def __init__(self, budget: int, page: Page, count: Counter) -> None:
@@ -308,30 +327,25 @@ def _sources(hits: Sequence[Hit], pieces: Sequence[Piece], taken: Sequence[Piece
     return tuple(out)
 
 
-def _dropped(
-    hits: Sequence[Hit], pieces: Sequence[Piece], taken: Sequence[Piece], count: Counter, left: int
-) -> tuple[Dropped, ...]:
+def _dropped(hits: Sequence[Hit], pieces: Sequence[Piece], purse: Purse) -> tuple[Dropped, ...]:
     """Each note that has nothing in the text, and why."""
-    used, there = _by_hit(taken), _by_hit(pieces)
-    fresh, said = set(_fresh(hits)), {piece.text for piece in taken}
+    used, there = _by_hit(purse.taken), _by_hit(pieces)
+    fresh, said = set(_fresh(hits)), {piece.text for piece in purse.taken}
     out: list[Dropped] = []
     for i, hit in enumerate(hits):
         if i in used:
             continue
         own = [piece for piece in there.get(i, ()) if piece.text not in said]
-        need = count(own[0].text) if own else 0
+        need = purse.count(purse.lead(i) + own[0].text) if own else 0
+        numbers = f"needs {need} tokens, {purse.left} left"
         if i not in fresh:
             out.append(Dropped(hit.id, "duplicate", f"says the same as {hit.duplicate_of}"))
         elif i in there and not own:
             out.append(Dropped(hit.id, "duplicate", "all it says is there from another note"))
         elif not any(piece.matches for piece in own):
-            out.append(
-                Dropped(hit.id, "no_match", f"shares no word with the query; needs {need} tokens, {left} left", need)
-            )
+            out.append(Dropped(hit.id, "no_match", f"shares no word with the query; {numbers}", need))
         else:
-            out.append(
-                Dropped(hit.id, "budget", f"its best sentence needs {need} tokens and a date, {left} left", need)
-            )
+            out.append(Dropped(hit.id, "budget", f"its best sentence {numbers}", need))
     return tuple(out)
 
 

@@ -61,8 +61,8 @@ class Memory:
         """Opens the file, or makes it; `:memory:` keeps everything in this process.
 
         `router` decides (a Router or its JSON file; default: the evidence-fit rule). `counter` counts tokens:
-        "estimate", "alphanumeric", "bpe", or any callable. `retriever` is bm25, bm25-plain, dense or hybrid; `top_k` and
-        `cap` bound the candidates (notes, tokens). `now` and `new_id` are the only sources of time and chance.
+        "estimate", "alphanumeric", "bpe", or any callable. `retriever` is bm25, bm25-plain, dense or hybrid; `top_k`
+        and `cap` bound the candidates (notes, tokens). `now` and `new_id` are the only sources of time and chance.
         """
         self.router = _router(router)
         self.count: Counter = _counter(counter)
@@ -95,8 +95,8 @@ class Memory:
         """
         if id is not None and not isinstance(what, (str, Mapping)):
             raise InputError("an id names one note: give each item of a list its own 'id'")
-        shared: dict[str, Any] = {"id": id, "user_id": user_id, "agent_id": agent_id, "run_id": run_id, "session": session}
-        shared |= {"speaker": speaker, "timestamp": timestamp, "metadata": metadata}
+        shared: dict[str, Any] = {"id": id, "user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        shared |= {"session": session, "speaker": speaker, "timestamp": timestamp, "metadata": metadata}
         notes = list(self._notes(validate.drafts(what, **shared), chained=not isinstance(what, (str, Mapping))))
         return self.store.get_many(self.store.add(notes))
 
@@ -272,8 +272,9 @@ class Memory:
         tried = tuple(dict.fromkeys((*exclude, decision.action, action)))
         return Recall(
             text=packed.text, tokens=packed.tokens, budget=budget, query=cluster.query, action=action,
-            decision=decision, sources=packed.sources, dropped=packed.dropped + cluster.dropped, warnings=warnings, tried=tried,
-            usage=Usage(seconds=time.perf_counter() - started), again=partial(self._again, cluster, budget),
+            decision=decision, sources=packed.sources, dropped=packed.dropped + cluster.dropped,
+            usage=Usage(seconds=time.perf_counter() - started), warnings=warnings, tried=tried,
+            again=partial(self._again, cluster, budget),
         )  # fmt: skip
 
     def _again(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> Recall | None:
@@ -331,14 +332,16 @@ class Memory:
         return self.store.count(Scope()) - before
 
     def _notes(self, drafts: Iterable[dict[str, Any]], *, chained: bool = False) -> Iterator[Note]:
-        """The drafts as notes; `chained` ones without a session follow each other."""
-        stamp, last = self._stamp(), None
+        """The drafts as notes; `chained` ones without a session follow each other within their scope."""
+        stamp = self._stamp()
+        last: dict[tuple[str | None, ...], str] = {}  # scope -> id of its newest note
         for draft in drafts:
             draft.setdefault("id", self.new_id())
-            if chained and draft.get("session") is None:
-                draft.setdefault("follows", last)
             note = validate.note(draft, created_at=stamp)
-            last = note.id
+            scope = (note.user_id, note.agent_id, note.run_id)
+            if chained and note.session is None and "follows" not in draft:
+                note = replace(note, follows=last.get(scope))
+            last[scope] = note.id
             yield note
 
     def _stamp(self) -> str:

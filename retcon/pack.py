@@ -1,11 +1,11 @@
 """Notes, budget -> text that fits. Retention packs whole notes; generated text is cut to its budget here too.
 
-Two accountings. "rendered", the product's: every character that is shown costs, dates, speakers and line breaks included, and
-the joined text is counted again at the end, so that the budget holds for a counter that does not add up. "text", the paper's:
-a note costs its raw text alone, and the costs are summed.
+Two accountings. "rendered", the product's: every character that is shown costs, dates, speakers and line breaks
+included, and the joined text is counted again at the end, so that the budget holds for a counter that does not add up.
+"text", the paper's: a note costs its raw text alone, and the costs are summed.
 
-A cost is counted once per note and may be handed from one call to the next (`costs`): the features ask for the fit at every
-decision. The empty text costs 0, whatever a counter says of it.
+A cost is counted once per note and may be handed from one call to the next (`costs`): the features ask for the fit at
+every decision. The empty text costs 0, whatever a counter says of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def render(note: Note) -> str:
-    """The note on one line: date, speaker, text. A line break inside becomes a space, so no text can pose as another note."""
+    """The note on one line: date, speaker, text. Line breaks inside become spaces: no text can pose as another note."""
     return (label(note) + one_line(note.text)).rstrip()
 
 
@@ -62,9 +62,9 @@ def retain(
 ) -> Packed:
     """Whole notes within the budget. One that does not fit is passed over, and a smaller one after it may still enter.
 
-    Notes are shown best first in either order: what matters most comes first, and the text does not depend on how it was
-    filled. In rank order a near-duplicate of a packed note stays out; cheapest-first, the paper's controlled protocol, packs
-    every note it can.
+    Notes are shown in the cluster's order, best first, however they were filled in: what matters most comes first, and
+    a smaller budget's text is not a reshuffle of a larger one's. In rank order a near-duplicate of a packed note stays
+    out; cheapest-first, the paper's controlled protocol, packs every note it can.
     """
     each = _costs(cluster, count, accounting, costs)
     choice = _Choice(cluster, each, check(budget), None if accounting == "text" else count).fill(order)
@@ -85,8 +85,8 @@ def fit_fraction(
 ) -> float:
     """Share of the candidates that `retain` keeps: those it does not drop for the budget. 1.0 where there are none.
 
-    A near-duplicate of a packed note is kept in this sense, since nothing of it is lost. For a counter that charges more for
-    the whole than for its parts the share may lie above: the last count, which costs the most, is left out here.
+    A near-duplicate of a packed note is kept in this sense, since nothing of it is lost. For a counter that charges
+    more for the whole than for its parts the share may lie above: the last count, the dearest, is left out here.
     """
     each = _costs(cluster, count, accounting, costs)
     choice = _Choice(cluster, each, check(budget), None if accounting == "text" else count).fill(order)
@@ -94,7 +94,7 @@ def fit_fraction(
 
 
 def pack_text(text: str, budget: int, count: Counter) -> str:
-    """The text if it fits the budget, else its longest beginning that does, whole words only: the hard cap on generated text."""
+    """The text if it fits, else its longest beginning of whole words that does: the hard cap on generated text."""
     if check(budget) == 0:
         return ""
     kept = cut(text, budget, count)
@@ -118,8 +118,8 @@ def _costs(cluster: Cluster, count: Counter, accounting: Accounting, given: Sequ
 class _Choice:
     """The notes that are in, by position, and why the others are not.
 
-    Costs are summed as long as the sum fits, which is quick and for the usual counters a little too much. Where it does not
-    fit, the text itself is counted (`settle`), and from there on with each note that might still enter.
+    Costs are summed as long as the sum fits, which is quick and for the usual counters a little too much. Where it does
+    not fit, the text itself is counted (`settle`), and from there on with each note that might still enter.
     """
 
     def __init__(self, cluster: Cluster, costs: Sequence[int], budget: int, count: Counter | None) -> None:
@@ -184,5 +184,6 @@ class _Choice:
     def dropped(self) -> tuple[Dropped, ...]:
         why = {i: ("budget", f"needs {need} tokens, {left} left") for i, (need, left) in self.refused.items()}
         for i, same in self.repeats.items():
-            why[i] = ("duplicate", f"says the same as {same}") if self.holds(same) else ("budget", f"as {same}")
+            said = f"says the same as {same}"
+            why[i] = ("duplicate", said) if self.holds(same) else ("budget", f"{said}, which was taken back")
         return tuple(Dropped(self.hits[i].id, *why[i], tokens=self.costs[i]) for i in sorted(why))

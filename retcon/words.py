@@ -20,7 +20,7 @@ COMMON = frozenset(
     """
     a an the of to in on at for and or but if so is am are was were be been being do does did done has have had having
     what which who whom whose when where why how it its this that these those i you he she they we my your his her
-    their our me him them us with from by as about into than then there here will would can could should may might
+    their our me him them us with from by as about into than then there here will would can could should might
     must shall not no any some all each just very too also s t d ll m o re ve
     """.split()
 )
@@ -86,8 +86,8 @@ def term_key(term: str) -> int:
     )
 
 
-# A sentence ends at . ! ? (and their CJK forms) with what closes it, or at a line break; not after a short title, an initial
-# or the number of a list item.
+# A sentence ends at . ! ? (and their CJK forms) with what closes it, or at a line break; not after a short title, an
+# initial or the number of a list item.
 _END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s|$)|[。！？｡]+[」』”’）]*|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\"'“])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|e\.g|i\.e|approx|No|Inc|Ltd|Co|a\.m|p\.m)\.$|^\s*\d{1,3}\.$"

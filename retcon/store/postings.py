@@ -14,6 +14,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ BLOCK = 4096  # entries of a full block: 32 KiB
 LIMIT = 65535  # counts and lengths saturate here
 
 ENTRY = np.dtype([("key", "<i8"), ("count", "<u2")])  # one term of a doc row
+_TAIL_ENTRY = np.dtype([("slot", "<u4"), ("count", "<u2"), ("length", "<u2")])  # appending to a tail joins bytes
 _EMPTY = Postings(np.empty(0, "<u4"), np.empty(0, "<u2"), np.empty(0, "<u2"))
 
 
@@ -42,17 +44,14 @@ def insert(connection: sqlite3.Connection, scope: int, docs: Sequence[Doc], *, n
     """Index the docs. `newest` promises slots above all that the scope has indexed, which makes it an append."""
     if not docs:
         return
-    connection.executemany("INSERT INTO doc VALUES (?, ?, ?, ?, ?)", _doc_rows(scope, docs))
-    total = sum(doc.length for doc in docs)
-    connection.execute(
-        "UPDATE scope SET notes = notes + ?, length = length + ? WHERE id = ?", (len(docs), total, scope)
-    )
-    groups = list(_by_term(docs))
-    found = _posting_rows(connection, scope, [key for key, _ in groups])
-    if newest:
-        rows = [_appended(connection, scope, key, found.get(key), new) for key, new in groups]
-    else:
-        rows = [_inserted(connection, scope, key, found.get(key), new) for key, new in groups]
+    docs = sorted(docs, key=lambda doc: doc.slot)
+    flat = _flat(docs)
+    connection.executemany("INSERT INTO doc VALUES (?, ?, ?, ?, ?)", _doc_rows(scope, docs, flat))
+    _resize(connection, scope, len(docs), sum(doc.length for doc in docs))
+    groups = list(_by_term(docs, flat))
+    found = _posting_rows(connection, scope, [group.key for group in groups])
+    place = _appended if newest else _inserted
+    rows = [place(connection, scope, found.get(group.key), group) for group in groups]
     connection.executemany("INSERT OR REPLACE INTO posting VALUES (?, ?, ?, ?, ?, ?)", rows)
 
 
@@ -61,15 +60,12 @@ def remove(connection: sqlite3.Connection, scope: int, slots: Iterable[int]) -> 
     docs = _docs(connection, scope, slots)
     if not docs:
         return
-    total = sum(doc.length for doc in docs)
-    connection.execute(
-        "UPDATE scope SET notes = notes - ?, length = length - ? WHERE id = ?", (len(docs), total, scope)
-    )
+    _resize(connection, scope, -len(docs), -sum(doc.length for doc in docs))
     connection.executemany("DELETE FROM doc WHERE scope = ? AND slot = ?", [(scope, doc.slot) for doc in docs])
-    groups = list(_by_term(docs))
-    found = _posting_rows(connection, scope, [key for key, _ in groups])
-    for key, gone in groups:
-        _take_out(connection, scope, key, found[key], gone.slots)
+    groups = list(_by_term(docs, _flat(docs)))
+    found = _posting_rows(connection, scope, [group.key for group in groups])
+    for group in groups:
+        _take_out(connection, scope, found[group.key], group)
 
 
 def read(connection: sqlite3.Connection, scope: int, key: int, tail: bytes) -> Iterator[Postings]:
@@ -78,11 +74,11 @@ def read(connection: sqlite3.Connection, scope: int, key: int, tail: bytes) -> I
     for (data,) in connection.execute(query, (scope, key)):
         yield decode(data)
     if tail:
-        yield decode(tail)
+        yield decode_tail(tail)
 
 
 def decode(data: bytes) -> Postings:
-    """The arrays of one blob, without copying: slots, then counts, then lengths."""
+    """The arrays of a block, without copying: slots, then counts, then lengths."""
     n = len(data) // 8
     return Postings(
         np.frombuffer(data, "<u4", n), np.frombuffer(data, "<u2", n, 4 * n), np.frombuffer(data, "<u2", n, 6 * n)
@@ -90,8 +86,21 @@ def decode(data: bytes) -> Postings:
 
 
 def encode(postings: Postings) -> bytes:
-    """One blob of the arrays."""
+    """The arrays as a block."""
     return postings.slots.tobytes() + postings.counts.tobytes() + postings.lengths.tobytes()
+
+
+def decode_tail(data: bytes) -> Postings:
+    """The arrays of a tail, without copying."""
+    entries = np.frombuffer(data, _TAIL_ENTRY)
+    return Postings(entries["slot"], entries["count"], entries["length"])
+
+
+def encode_tail(postings: Postings) -> bytes:
+    """The arrays as a tail."""
+    entries = np.empty(len(postings.slots), _TAIL_ENTRY)
+    entries["slot"], entries["count"], entries["length"] = postings.slots, postings.counts, postings.lengths
+    return entries.tobytes()
 
 
 def concat(parts: Sequence[Postings]) -> Postings:
@@ -111,12 +120,32 @@ def _resize(connection: sqlite3.Connection, scope: int, notes: int, length: int)
     connection.execute("UPDATE scope SET notes = notes + ?, length = length + ? WHERE id = ?", (notes, length, scope))
 
 
-def _doc_rows(scope: int, docs: Sequence[Doc]) -> Iterator[tuple[int, int, int, int, bytes]]:
-    for doc in docs:
-        entries = np.empty(len(doc.counts), ENTRY)
-        entries["key"] = np.fromiter(doc.counts.keys(), np.int64, len(doc.counts))
-        entries["count"] = np.minimum(np.fromiter(doc.counts.values(), np.int64, len(doc.counts)), LIMIT)
-        yield scope, doc.slot, doc.note, doc.length, entries.tobytes()
+@dataclass(frozen=True, slots=True)
+class _Flat:
+    """The terms of several docs, one doc after the other."""
+
+    keys: NDArray[np.int64]
+    counts: NDArray[np.uint16]
+    sizes: NDArray[np.int64]  # terms of each doc
+
+
+def _flat(docs: Sequence[Doc]) -> _Flat:
+    sizes = np.array([len(doc.counts) for doc in docs], np.int64)
+    total = int(sizes.sum())
+    counts = np.fromiter(chain.from_iterable(doc.counts.values() for doc in docs), np.int64, total)
+    return _Flat(
+        np.fromiter(chain.from_iterable(doc.counts for doc in docs), np.int64, total),
+        np.minimum(counts, LIMIT).astype("<u2"),
+        sizes,
+    )
+
+
+def _doc_rows(scope: int, docs: Sequence[Doc], flat: _Flat) -> Iterator[tuple[int, int, int, int, bytes]]:
+    entries = np.empty(len(flat.keys), ENTRY)
+    entries["key"], entries["count"] = flat.keys, flat.counts
+    data, ends = entries.tobytes(), (np.cumsum(flat.sizes) * ENTRY.itemsize).tolist()
+    for doc, start, end in zip(docs, [0, *ends], ends, strict=False):
+        yield scope, doc.slot, doc.note, doc.length, data[start:end]
 
 
 def _docs(connection: sqlite3.Connection, scope: int, slots: Iterable[int]) -> list[Doc]:
@@ -128,27 +157,34 @@ def _docs(connection: sqlite3.Connection, scope: int, slots: Iterable[int]) -> l
     return docs
 
 
-def _by_term(docs: Sequence[Doc]) -> Iterator[tuple[int, Postings]]:
-    """Entries of the docs grouped by term, slots ascending within a term."""
-    ordered = sorted(docs, key=lambda doc: doc.slot)
-    sizes = np.fromiter((len(doc.counts) for doc in ordered), np.int64, len(ordered))
-    total = int(sizes.sum())
-    if not total:
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """New entries of one term, slots ascending, as the bytes of a tail."""
+
+    key: int
+    df: int
+    peak: int
+    low: int
+    data: bytes
+
+
+def _by_term(docs: Sequence[Doc], flat: _Flat) -> Iterator[_Group]:
+    """Entries of the docs, whose slots ascend, grouped by term."""
+    if not len(flat.keys):
         return
-    keys = np.fromiter((key for doc in ordered for key in doc.counts), np.int64, total)
-    counts = np.fromiter((count for doc in ordered for count in doc.counts.values()), np.int64, total)
-    slots = np.repeat(np.fromiter((doc.slot for doc in ordered), np.int64, len(ordered)), sizes)
-    lengths = np.repeat(np.fromiter((doc.length for doc in ordered), np.int64, len(ordered)), sizes)
-    order = np.argsort(keys, kind="stable")
-    keys = keys[order]
-    entries = Postings(
-        slots[order].astype("<u4"),
-        np.minimum(counts[order], LIMIT).astype("<u2"),
-        np.minimum(lengths[order], LIMIT).astype("<u2"),
-    )
-    starts = np.concatenate(([0], np.flatnonzero(np.diff(keys)) + 1))
-    for start, stop, key in zip(starts, np.append(starts[1:], total), keys[starts].tolist(), strict=True):
-        yield key, _slice(entries, start, stop)
+    order = np.argsort(flat.keys, kind="stable")
+    keys = flat.keys[order]
+    entries = np.empty(len(keys), _TAIL_ENTRY)
+    entries["slot"] = np.repeat(np.array([doc.slot for doc in docs], "<u4"), flat.sizes)[order]
+    entries["count"] = flat.counts[order]
+    entries["length"] = np.repeat(np.array([min(doc.length, LIMIT) for doc in docs], "<u2"), flat.sizes)[order]
+    starts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
+    peaks, lows = np.maximum.reduceat(entries["count"], starts), np.minimum.reduceat(entries["length"], starts)
+    data, ends, size = entries.tobytes(), [*starts[1:].tolist(), len(keys)], _TAIL_ENTRY.itemsize
+    for key, start, end, peak, low in zip(
+        keys[starts].tolist(), starts.tolist(), ends, peaks.tolist(), lows.tolist(), strict=True
+    ):
+        yield _Group(key, end - start, peak, low, data[size * start : size * end])
 
 
 def _slice(entries: Postings, start: int, stop: int) -> Postings:
@@ -166,19 +202,18 @@ def _posting_rows(connection: sqlite3.Connection, scope: int, keys: Sequence[int
     }
 
 
-def _grown(row: _Row | None, new: Postings) -> tuple[int, int, int]:
-    df, peak, low = row[:3] if row else (0, 0, LIMIT)
-    return df + len(new.slots), max(peak, int(new.counts.max())), min(low, int(new.lengths.min()))
+def _grown(row: _Row | None, new: _Group) -> tuple[int, int, int]:
+    return (row[0] + new.df, max(row[1], new.peak), min(row[2], new.low)) if row else (new.df, new.peak, new.low)
 
 
 def _appended(
-    connection: sqlite3.Connection, scope: int, key: int, row: _Row | None, new: Postings
+    connection: sqlite3.Connection, scope: int, row: _Row | None, new: _Group
 ) -> tuple[int, int, int, int, int, bytes]:
-    tail = concat([decode(row[3]), new]) if row and row[3] else new
-    if len(tail.slots) > TAIL:
-        _spill(connection, scope, key, tail)
-        tail = _EMPTY
-    return scope, key, *_grown(row, new), encode(tail)
+    tail = row[3] + new.data if row else new.data
+    if len(tail) > TAIL * _TAIL_ENTRY.itemsize:
+        _spill(connection, scope, new.key, decode_tail(tail))
+        tail = b""
+    return scope, new.key, *_grown(row, new), tail
 
 
 def _spill(connection: sqlite3.Connection, scope: int, key: int, entries: Postings) -> None:
@@ -197,20 +232,18 @@ def _spill(connection: sqlite3.Connection, scope: int, key: int, entries: Postin
 
 
 def _inserted(
-    connection: sqlite3.Connection, scope: int, key: int, row: _Row | None, new: Postings
+    connection: sqlite3.Connection, scope: int, row: _Row | None, new: _Group
 ) -> tuple[int, int, int, int, int, bytes]:
     """The posting row after entries with older slots went to where they belong: a block, or the tail."""
-    tail = decode(row[3]) if row else _EMPTY
-    for i in range(len(new.slots)):
-        entry = _slice(new, i, i + 1)
-        slot = int(entry.slots[0])
-        block = _covering(connection, scope, key, slot)
+    tail, entries = decode_tail(row[3] if row else b""), decode_tail(new.data)
+    for i in range(new.df):
+        entry = _slice(entries, i, i + 1)
+        block = _covering(connection, scope, new.key, int(entry.slots[0]))
         if block is None:
             tail = _merged(tail, entry)
         else:
-            merged = _merged(decode(block[1]), entry)
-            _rewrite(connection, block[0], merged)
-    return scope, key, *_grown(row, new), encode(tail)
+            _rewrite(connection, block[0], _merged(decode(block[1]), entry))
+    return scope, new.key, *_grown(row, new), encode_tail(tail)
 
 
 def _covering(connection: sqlite3.Connection, scope: int, key: int, slot: int) -> tuple[int, bytes] | None:
@@ -236,16 +269,16 @@ def _merged(entries: Postings, new: Postings) -> Postings:
     return Postings(both.slots[order], both.counts[order], both.lengths[order])
 
 
-def _take_out(connection: sqlite3.Connection, scope: int, key: int, row: _Row, slots: NDArray[np.uint32]) -> None:
-    df = row[0] - len(slots)
+def _take_out(connection: sqlite3.Connection, scope: int, row: _Row, gone: _Group) -> None:
+    key, df = gone.key, row[0] - gone.df
     if df == 0:
         connection.execute("DELETE FROM posting WHERE scope = ? AND term = ?", (scope, key))
         connection.execute("DELETE FROM block WHERE scope = ? AND term = ?", (scope, key))
         return
-    tail = decode(row[3])
+    slots, tail = decode_tail(gone.data).slots, decode_tail(row[3])
     kept = _without(tail, slots)
     update = "UPDATE posting SET df = ?, tail = ? WHERE scope = ? AND term = ?"
-    connection.execute(update, (df, encode(kept), scope, key))
+    connection.execute(update, (df, encode_tail(kept), scope, key))
     left = set(slots.tolist()) - set(tail.slots.tolist())
     while left:
         block = _covering(connection, scope, key, min(left))
@@ -255,9 +288,7 @@ def _take_out(connection: sqlite3.Connection, scope: int, key: int, row: _Row, s
         left -= set(entries.slots.tolist()) | {min(left)}
         kept = _without(entries, slots)
         if len(kept.slots):
-            connection.execute(
-                "UPDATE block SET first = ?, data = ? WHERE id = ?", (int(kept.slots[0]), encode(kept), block[0])
-            )
+            _rewrite(connection, block[0], kept)
         else:
             connection.execute("DELETE FROM block WHERE id = ?", (block[0],))
 

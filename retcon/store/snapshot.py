@@ -33,6 +33,7 @@ class SqliteSnapshot:
     def terms(self, keys: Sequence[int]) -> Mapping[int, TermStats]:
         """Frequency and bounds of those terms that occur."""
         found: dict[int, TermStats] = {}
+        self._rows = {}
         for scope, term, df, peak, low, tail in self._posting_rows(keys):
             known = found.get(term)
             if known is not None:

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from retcon.errors import BusyError, ConflictError, InputError, NotFoundError, StoreError
@@ -22,9 +23,9 @@ from retcon.store import Deleted, Progress, Snapshot, postings
 from retcon.store.migrations import migrate
 from retcon.store.rows import NOTE, conditions, epoch, read_note
 from retcon.store.snapshot import SqliteSnapshot
-from retcon.words import index_counts, spoken_date, term_key
+from retcon.words import CONTEXT, OWN, spoken_date, stem_words, term_key, words
 
-FLUSH = 20_000  # notes whose index entries are written together during a bulk add
+FLUSH = 50_000  # notes whose index entries are written together during a bulk add
 
 
 class SqliteStore:
@@ -319,6 +320,7 @@ def _seqs(connection: sqlite3.Connection, note_ids: Sequence[str]) -> list[int]:
 class _Scope:
     id: int
     next_slot: int
+    saved_slot: int  # next_slot as the file has it
     pending: dict[int, postings.Doc] = field(default_factory=dict)  # by slot, not yet in the index
 
 
@@ -329,35 +331,48 @@ _INSERT = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A note as the next turn needs it."""
+
+    id: str | None
+    seq: int | None
+    keys: Sequence[int]  # terms of its text, in order
+
+
+_NO_TURN = _Turn(None, None, ())
+_to_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
+
+
 class _Writer:
     """One bulk add: writes notes row by row and their index entries in large batches."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.scopes: dict[tuple[str, str, str], _Scope] = {}
-        self.last: dict[tuple[int, str], tuple[int, str]] = {}  # (scope, session) -> (seq, text) of its newest note
+        self.last: dict[tuple[int, str | None], _Turn] = {}  # (scope, session) -> the newest note of this add
         self.waiting = 0
 
     def write(self, note: Note) -> None:
         """Store one note unless it is there already; refuse an id that another text has."""
-        known = self.connection.execute(NOTE + "WHERE note.id = ?", (note.id,)).fetchone()
-        if known is not None:
+        if self.connection.execute("SELECT 1 FROM note WHERE id = ?", (note.id,)).fetchone() is not None:
+            known = self.connection.execute(NOTE + "WHERE note.id = ?", (note.id,)).fetchone()
             _refuse_other(read_note(known), note)
             return
         scope = self._scope(note)
-        follows, context = self._before(scope, note)
+        before = self._before(scope, note)
         older = self._superseded(scope, note)
         slot, scope.next_slot = scope.next_slot, scope.next_slot + 1
         values = (
             note.id, scope.id, slot, note.session, note.speaker,
             note.timestamp, epoch(note.timestamp) if note.timestamp else None, note.text,
-            json.dumps(dict(note.metadata), sort_keys=True, ensure_ascii=False), note.created_at or "", follows, older,
+            _to_json(dict(note.metadata)), note.created_at or "", before.seq, older,
         )  # fmt: skip
         seq = self.connection.execute(_INSERT, values).lastrowid
         assert seq is not None
-        if note.session is not None:
-            self.last[scope.id, note.session] = (seq, note.text)
-        scope.pending[slot] = make_doc(seq, slot, note, context)
+        keys = term_keys(note.text)
+        self.last[scope.id, note.session] = _Turn(note.id, seq, keys)
+        scope.pending[slot] = _doc(seq, slot, note, keys, before.keys)
         self.waiting += 1
         if self.waiting >= FLUSH:
             self.flush()
@@ -365,9 +380,11 @@ class _Writer:
     def flush(self) -> None:
         """Write the index entries that wait."""
         for scope in self.scopes.values():
-            postings.insert(self.connection, scope.id, list(scope.pending.values()), newest=True)
-            scope.pending.clear()
-            self.connection.execute("UPDATE scope SET slots = ? WHERE id = ?", (scope.next_slot, scope.id))
+            if scope.next_slot > scope.saved_slot:
+                postings.insert(self.connection, scope.id, list(scope.pending.values()), newest=True)
+                scope.pending.clear()
+                self.connection.execute("UPDATE scope SET slots = ? WHERE id = ?", (scope.next_slot, scope.id))
+                scope.saved_slot = scope.next_slot
         self.waiting = 0
 
     def _scope(self, note: Note) -> _Scope:
@@ -375,24 +392,28 @@ class _Writer:
         if ids not in self.scopes:
             self.connection.execute("INSERT OR IGNORE INTO scope (user_id, agent_id, run_id) VALUES (?, ?, ?)", ids)
             query = "SELECT id, slots FROM scope WHERE user_id = ? AND agent_id = ? AND run_id = ?"
-            self.scopes[ids] = _Scope(*self.connection.execute(query, ids).fetchone())
+            scope, slots = self.connection.execute(query, ids).fetchone()
+            self.scopes[ids] = _Scope(scope, slots, slots)
         return self.scopes[ids]
 
-    def _before(self, scope: _Scope, note: Note) -> tuple[int | None, str]:
-        """Seq and text of the turn before this one: the one it names, else the newest of its session."""
+    def _before(self, scope: _Scope, note: Note) -> _Turn:
+        """The turn before this one: the one it names, else the newest of its session."""
+        newest = self.last.get((scope.id, note.session))
         if note.follows is not None:
-            query = "SELECT seq, text FROM note WHERE id = ? AND scope = ?"
+            if newest is not None and newest.id == note.follows:
+                return newest
+            query = "SELECT id, seq, text FROM note WHERE id = ? AND scope = ?"
             found = self.connection.execute(query, (note.follows, scope.id)).fetchone()
             if found is None:
                 raise NotFoundError(note.follows)
         elif note.session is None:
-            found = None
-        elif (scope.id, note.session) in self.last:
-            found = self.last[scope.id, note.session]
+            return _NO_TURN
+        elif newest is not None:
+            return newest
         else:
-            query = "SELECT seq, text FROM note WHERE scope = ? AND session = ? ORDER BY seq DESC LIMIT 1"
+            query = "SELECT id, seq, text FROM note WHERE scope = ? AND session = ? ORDER BY seq DESC LIMIT 1"
             found = self.connection.execute(query, (scope.id, note.session)).fetchone()
-        return found if found is not None else (None, "")
+        return _Turn(found[0], found[1], term_keys(found[2])) if found else _NO_TURN
 
     def _superseded(self, scope: _Scope, note: Note) -> int | None:
         """Seq of the note that this one corrects, taken out of the index."""
@@ -415,10 +436,35 @@ class _Writer:
         return int(seq)
 
 
+class _Keys(dict[str, int]):
+    """Word -> key of its term, for the words met lately."""
+
+    def __missing__(self, word: str) -> int:
+        if len(self) >= 1 << 17:
+            self.clear()
+        key = self[word] = term_key(stem_words([word])[0])
+        return key
+
+
+_key_of = _Keys().__getitem__
+
+
+def term_keys(text: str) -> list[int]:
+    """Keys of the text's terms, in order."""
+    return list(map(_key_of, words(text)))
+
+
 def make_doc(seq: int, slot: int, note: Note, context: str) -> postings.Doc:
     """The note as the index sees it: found by its words, speaker and date, and by the turn before it."""
-    own = f"{note.speaker or ''} {note.text} {spoken_date(note.timestamp)}"
-    counts = {term_key(term): count for term, count in index_counts(own, context).items()}
+    return _doc(seq, slot, note, term_keys(note.text), term_keys(context))
+
+
+def _doc(seq: int, slot: int, note: Note, keys: Sequence[int], context: Sequence[int]) -> postings.Doc:
+    counts: dict[int, int] = {}
+    for key in chain(keys, term_keys(f"{note.speaker or ''} {spoken_date(note.timestamp)}")):
+        counts[key] = counts.get(key, 0) + OWN
+    for key in context:
+        counts[key] = counts.get(key, 0) + CONTEXT
     return postings.Doc(seq, slot, counts, min(sum(counts.values()), postings.LIMIT))
 
 

@@ -1,0 +1,13 @@
+"""The command line: parses, calls the library, prints. One module per concern.
+
+run.py      the group: every error becomes one line and an exit code
+options.py  the options that verbs share; text from standard input
+verbs.py    the verbs
+show.py     results for people, and as JSON
+doctor.py   what is configured and what is missing
+story.py    how the demo is told
+"""
+
+from retcon.cli.verbs import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,246 @@
+"""Results on standard output: for people, or as one JSON document. Warnings and bars go to standard error.
+
+What notes hold is other people's text: for people its control characters are replaced, so that none reaches a terminal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from retcon.note import Decision, Dropped, Hit, Note, Recall, Source
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Progress = Callable[[int], None]
+
+_CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+_ESCAPED = {code: f"\\u{code:04x}" for code in range(127, 160)}  # JSON leaves these as they are
+WHY = {
+    "budget": "no room in the budget",
+    "duplicate": "already said by another note",
+    "no_match": "no word of the query",
+    "cap": "over the candidate cap",
+}
+FEW = 3  # dropped notes named per reason
+
+
+def clean(text: str) -> str:
+    """The text with control characters replaced, line breaks and tabs kept."""
+    return text.replace("\r\n", "\n").translate(_CONTROLS)
+
+
+def one_line(text: str) -> str:
+    """The text on one line, clean."""
+    return " ".join(clean(text).split())
+
+
+def out(text: str = "") -> None:
+    """One or more lines on standard output, clean."""
+    print(clean(text))
+
+
+def warn(text: str) -> None:
+    """One line on standard error."""
+    print(f"retcon: {one_line(text)}", file=sys.stderr)
+
+
+def document(value: Any) -> None:
+    """One JSON document; plain ASCII, so that any stream carries it and nothing in it moves a terminal."""
+    print(json.dumps(value, indent=2, allow_nan=False))
+
+
+def results(items: Iterable[Note | Hit]) -> None:
+    """A list as one JSON document."""
+    document({"results": [item.to_dict() for item in items]})
+
+
+def jsonl(lines: Iterable[str]) -> None:
+    """JSONL as it stands in an exported file: UTF-8 whatever the terminal speaks."""
+    sys.stdout.flush()
+    for line in lines:
+        sys.stdout.buffer.write((line.translate(_ESCAPED) if sys.stdout.isatty() else line).encode())
+    sys.stdout.buffer.flush()
+
+
+def width() -> int:
+    """Columns of the terminal, 80 where there is none."""
+    return max(20, shutil.get_terminal_size((80, 24)).columns)
+
+
+def block(text: str, *, mark: str = "| ") -> None:
+    """Text set off by a bar on its left, wrapped to the terminal."""
+    from rich.console import Console
+    from rich.text import Text
+
+    screen = Console(width=width(), force_terminal=False, color_system=None)
+    for line in clean(text).expandtabs(4).split("\n"):
+        for piece in Text(line).wrap(screen, width() - len(mark)) or [Text()]:
+            out(mark + piece.plain.rstrip())
+
+
+def fold(text: str, *, indent: str = "") -> None:
+    """A paragraph wrapped to the terminal."""
+    block(one_line(text), mark=indent)
+
+
+def table(rows: Iterable[Sequence[str]], *columns: str) -> None:
+    """Rows under their headings; a column named with a leading '>' is flush right. The last is cut to the terminal."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=False)
+    for column in columns:
+        last = column is columns[-1]
+        drawn.add_column(
+            column.lstrip(">"),
+            justify="right" if column.startswith(">") else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=None if last else len(column.lstrip(">")),
+            ratio=1 if last and not column.startswith(">") else None,
+        )
+    for row in rows:
+        drawn.add_row(*(Text(one_line(cell)) for cell in row))
+    _console().print(drawn)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(file=sys.stdout, width=width(), highlight=False, markup=False, emoji=False)
+
+
+@contextlib.contextmanager
+def bar(what: str, total: int | None = None) -> Iterator[Progress | None]:
+    """A callback for the number done, drawn on standard error; None where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as drawn:
+        task = drawn.add_task(what, total=total)
+        yield lambda done: drawn.update(task, completed=done) if done % 50 == 0 or done == total else None
+
+
+# -- notes -------------------------------------------------------------------------------------------------------------
+
+
+def day(timestamp: str | None) -> str:
+    """The date of a timestamp, or a dash."""
+    return (timestamp or "-")[:10]
+
+
+def plural(number: int, what: str) -> str:
+    """The number with its noun."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def notes(found: Sequence[Note]) -> None:
+    """Notes as a table."""
+    if not found:
+        return warn("no notes found")
+    rows = ((note.id, day(note.timestamp), note.speaker or "-", note.text) for note in found)
+    return table(rows, "id", "date", "speaker", "text")
+
+
+def versions(found: Sequence[Note]) -> None:
+    """Versions of a note as a table, oldest first."""
+    rows = ((note.id, day(note.timestamp), _standing(note), note.text) for note in found)
+    table(rows, "id", "date", "standing", "text")
+
+
+def _standing(note: Note) -> str:
+    return f"superseded by {note.superseded_by}" if note.superseded_by else "current"
+
+
+def note(found: Note) -> None:
+    """All of one note."""
+    fields = {name: value for name, value in found.to_dict().items() if name != "text"}
+    for name, value in fields.items():
+        out(f"{name:<13} {one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))}")
+    out()
+    block(found.text)
+
+
+def hits(found: Sequence[Hit]) -> None:
+    """Ranked notes as a table; a note that says the same as a better one is marked."""
+    if not found:
+        return warn("no note matches")
+    rows = [
+        (str(hit.rank), f"{hit.score:.2f}", day(hit.note.timestamp), hit.note.speaker or "-", _marked(hit)) for hit in found
+    ]
+    return table(rows, ">#", ">score", "date", "speaker", "text")
+
+
+def _marked(hit: Hit) -> str:
+    return f"(= {hit.duplicate_of}) {hit.text}" if hit.duplicate_of else hit.text
+
+
+# -- recalls -----------------------------------------------------------------------------------------------------------
+
+
+def recall(found: Recall, *, verbose: bool = False) -> None:
+    """Action and tokens, the reason, the text set off, sources, what was dropped and why; warnings aside."""
+    out(f"{found.action}, {found.tokens} of {found.budget} tokens")
+    fold(found.decision.reason)
+    out()
+    if found.text:
+        block(found.text)
+    else:
+        out("(no text)")
+    out()
+    fold(sources(found.sources))
+    dropped(found.dropped, verbose=verbose)
+    for warning in found.warnings:
+        warn(warning)
+
+
+def sources(found: Sequence[Source]) -> str:
+    """The notes behind a text, in one sentence."""
+    return f"from {plural(len(found), 'note')}: " + ", ".join(_source(s) for s in found) if found else "from no note"
+
+
+def _source(source: Source) -> str:
+    return source.id if source.whole else f"{source.id} (part)"
+
+
+def by_reason(found: Sequence[Dropped]) -> dict[str, list[Dropped]]:
+    """Dropped notes by the code of their reason, in the order of `WHY`."""
+    order = [*WHY]
+    ranked = sorted(found, key=lambda d: order.index(d.code) if d.code in order else len(order))
+    return {code: list(group) for code, group in groupby(ranked, key=lambda d: d.code)}
+
+
+def dropped(found: Sequence[Dropped], *, verbose: bool = False) -> None:
+    """What stayed out: each note with its reason, or a line per reason with the first few."""
+    if verbose and found:
+        out(f"dropped {plural(len(found), 'note')}:")
+        return table(((d.id, d.code, str(d.tokens), d.reason) for d in found), "id", "why", ">tokens", "reason")
+    for code, group in by_reason(found).items():
+        more = f" and {len(group) - FEW} more" if len(group) > FEW else ""
+        ids = ", ".join(d.id for d in group[:FEW])
+        fold(f"dropped {len(group)}, {WHY.get(code, code)}: {ids}{more}")
+    return None
+
+
+def decision(found: Decision) -> None:
+    """The reason, the score of each action, the advantage beside the threshold, and the features."""
+    out(f"{found.action}, by {found.router} at {plural(found.budget, 'token')}")
+    fold(found.reason)
+    out()
+    table(((action, f"{score:.4f}") for action, score in found.utilities.items()), "action", ">utility")
+    out()
+    out(f"advantage {found.advantage:.4f}, threshold {found.threshold:.4f}")
+    out()
+    table(((name, f"{value:.4f}") for name, value in found.features.items()), "feature", ">value")

@@ -1,0 +1,106 @@
+"""Imports point one way: a stage knows what comes before it, never what comes after."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "retcon"
+
+# Each module may import the ones named in its line, the ones those name, and nothing else of ours.
+MAY_USE: dict[str, set[str]] = {
+    "errors": set(),
+    "words": set(),
+    "note": set(),
+    "tokens": {"errors"},
+    "sample": set(),
+    "model": {"errors", "words"},
+    "store": {"note"},
+    "store.rows": {"note"},
+    "store.migrations": {"errors"},
+    "store.postings": {"store"},
+    "store.snapshot": {"note", "store", "store.postings", "store.rows"},
+    "store.sqlite": {
+        "errors", "note", "words", "store", "store.migrations", "store.postings", "store.rows", "store.snapshot",
+    },
+    "validate": {"errors", "note"},
+    "retrieve": {"errors", "note", "words", "model", "store"},
+    "features": {"errors", "words"},
+    "route": {"errors", "note", "features"},
+    "pack": {"errors", "note", "tokens"},
+    "extract": {"errors", "note", "tokens", "words", "pack"},
+    "operate": {"errors", "note", "tokens", "pack", "extract"},
+    "memory": {
+        "errors", "note", "tokens", "model", "store", "store.sqlite", "validate", "retrieve", "features", "route",
+        "pack", "operate",
+    },
+    "aio": {"memory", "note", "store"},
+}  # fmt: skip
+PURE = {"errors", "note", "tokens", "words", "features", "route", "pack", "extract"}
+FACES = {"cli", "demo", "__main__", "__init__"}
+OUTSIDE = {"socket", "sqlite3", "httpx", "urllib", "subprocess", "random", "time", "sklearn", "scipy"}
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        found[name.removesuffix(".__init__") if name != "__init__" else name] = path
+    return found
+
+
+def imports(path: Path) -> set[str]:
+    """Full names of the modules that a file imports, wherever in the file."""
+    out: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            out |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            known = modules()
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}".removeprefix("retcon.")
+                out.add(f"retcon.{inner}" if inner in known else node.module)
+    return out
+
+
+def ours(path: Path) -> set[str]:
+    return {name.removeprefix("retcon.") for name in imports(path) if name.split(".")[0] == "retcon"} - {"retcon"}
+
+
+@pytest.mark.parametrize("name", [name for name in modules() if name.split(".")[0] not in FACES])
+def test_module_imports_only_what_comes_before_it(name: str) -> None:
+    assert name in MAY_USE, f"say in this test what {name} may import"
+    assert ours(modules()[name]) <= MAY_USE[name]
+
+
+@pytest.mark.parametrize("name", sorted(PURE))
+def test_stage_leaves_network_disk_clock_and_chance_alone(name: str) -> None:
+    roots = {found.split(".")[0] for found in imports(modules()[name])}
+    assert not roots & OUTSIDE
+
+
+def test_nobody_imports_the_faces() -> None:
+    for name, path in modules().items():
+        if name.split(".")[0] not in FACES:
+            assert not ours(path) & FACES
+
+
+def test_importing_retcon_loads_no_training_code_and_no_optional_part() -> None:
+    code = "import sys, retcon; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(out.stdout.split())
+    assert not loaded & {
+        "sklearn",
+        "scipy",
+        "typer",
+        "rich",
+        "wordllama",
+        "bpe_openai",
+        "httpx",
+        "asyncio_",
+        "pydantic",
+    }
