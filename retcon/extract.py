@@ -307,7 +307,7 @@ def _part(piece: Piece, sought: Sought, purse: Purse) -> Piece | None:
     lead, mark = purse.lead(piece.hit), MARK if purse.taken else ""
     starts = [0, *(end.end() for end in _CLAUSE.finditer(piece.text))][:_MOST_CLAUSES]
     whole = counter(lambda text: purse.count(lead + text + mark) if text else 0)
-    runs = [cut(piece.text[start:], purse.left, whole).strip() for start in starts]
+    runs = [cut(piece.text[start:], purse.left, whole).strip().rstrip(",;:(-–— ") for start in starts]
     best = max(runs, key=lambda run: (sought.worth(run, words(run)), len(run)))
     enough = len(words(best)) >= LEAST if purse.taken else bool(best)
     return replace(piece, text=best, whole=False) if enough and whole(best) <= purse.left else None

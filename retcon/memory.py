@@ -121,9 +121,10 @@ class Memory:
         }  # fmt: skip
         return self.store.get_many(self.store.add([validate.note(fields, created_at=self._stamp())]))[0]
 
-    def delete(self, id: str) -> Deleted:  # noqa: A002
-        """What went: the note with every record, index entry and vector that stands on it, in one transaction."""
-        return self.store.delete([id])
+    def delete(self, id: str | Iterable[str]) -> Deleted:  # noqa: A002
+        """What went: the note, or notes, with every record, index entry and vector on them, in one transaction."""
+        ids = [id] if isinstance(id, str) or not isinstance(id, Iterable) else id
+        return self.store.delete([validate.note_id(each) for each in ids])
 
     def delete_all(
         self,
@@ -140,14 +141,14 @@ class Memory:
         return self.store.delete_all(scope)
 
     def purge(self) -> bool:
-        """Whether deleted words are gone from the files; False while another reader holds the log back."""
+        """Whether deleted words are gone from the files, which are rewritten for it; False while somebody else reads."""
         return self.store.purge()
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def get(self, id: str) -> Note:  # noqa: A002
         """The note with this id."""
-        return self.store.get(id)
+        return self.store.get(validate.note_id(id))
 
     def get_all(
         self,
@@ -168,7 +169,7 @@ class Memory:
 
     def history(self, id: str) -> list[Note]:  # noqa: A002
         """Every version of the note, oldest first."""
-        return self.store.history(id)
+        return self.store.history(validate.note_id(id))
 
     def search(
         self,
@@ -336,7 +337,8 @@ class Memory:
         stamp = self._stamp()
         last: dict[tuple[str | None, ...], str] = {}  # scope -> id of its newest note
         for draft in drafts:
-            draft.setdefault("id", self.new_id())
+            if "id" not in draft:
+                draft["id"] = self.new_id()
             note = validate.note(draft, created_at=stamp)
             scope = (note.user_id, note.agent_id, note.run_id)
             if chained and note.session is None and "follows" not in draft:
@@ -346,6 +348,10 @@ class Memory:
 
     def _stamp(self) -> str:
         return self.now().isoformat(timespec="seconds")
+
+    def stats(self) -> dict[str, int | str]:
+        """Facts about the store: schema, counts of notes, scopes, records and vectors, bytes, what a quick check found."""
+        return self.store.stats()
 
     # -- lifetime ------------------------------------------------------------------------------------------------------
 

@@ -1,14 +1,13 @@
 """Text -> tokens: the only place a token is counted or cut.
 
-A budget is a promise in tokens of the caller's model, and that tokenizer is rarely at hand. The default is therefore an
-estimate that errs high on the common BPE tokenizers: the text falls into the pieces that their pretokenizers make (a word
-with the space or sign before it, a run of digits, of punctuation, of white space, a character of another script), and each
-piece has a price. A word costs one token, and more for each thing that makes BPE split it: letter pairs that English does
-not use, capitals inside, accents, great length. The prices were fitted on one benchmark and confirmed on another
-(`bench/tokens.py` measures them, `docs/tokens.md` holds the table).
+A budget is a promise in tokens of the caller's model, and that tokenizer is rarely at hand. The default is an estimate
+that errs high on the common BPE tokenizers: the text falls into the pieces their pretokenizers make (a word with the
+space or sign before it, a run of digits, signs or white space, a character of another script), and each piece has a
+price. A word costs one token, and more for what makes BPE split it: letter pairs foreign to English, capitals inside,
+accents, length. The prices were fitted on one benchmark and confirmed on another (`bench/tokens.py`, `docs/tokens.md`).
 
-What holds for the estimate: it is never 0 on text that is not empty; a prefix never costs more than the whole; and
-estimate(a + b) <= estimate(a) + estimate(b) wherever white space stands at the joint.
+What holds for the estimate: it is never 0 on text that is not empty; a prefix that ends where a word ends never costs
+more than the whole; estimate(a + b) <= estimate(a) + estimate(b) wherever white space stands at the joint.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import operator
 import re
 import reprlib
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -27,7 +26,7 @@ from typing import Protocol
 
 from retcon.errors import InputError, MissingExtraError
 
-MOST = 10_000_000  # tokens: the largest budget that is taken seriously
+MOST = 10_000_000  # tokens; a larger budget is a mistake
 KNOWN = ("estimate", "alphanumeric", "bpe:o200k", "bpe:cl100k")
 
 
@@ -42,7 +41,7 @@ class Counter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """A counter that retcon ships: its result needs no check."""
+    """A counter of our own."""
 
     name: str
     function: Callable[[str], int]
@@ -53,57 +52,50 @@ class _Named:
 
 @dataclass(frozen=True, slots=True)
 class _Checked(_Named):
-    """A counter from outside: what it returns must be a whole number of 0 or more, and nothing else is assumed of it."""
+    """A counter from outside: it must return a whole number of 0 or more, and nothing else is assumed of it."""
 
     def __call__(self, text: str) -> int:
+        where = f"token counter {self.name!r} on a text of {len(text)} characters"
         try:
             found = self.function(text)
         except Exception as error:
-            raise InputError(f"{self._on(text)} failed: {type(error).__name__}: {_line(str(error))}") from error
+            raise InputError(f"{where} failed: {type(error).__name__}: {_line(str(error))}") from error
         try:
-            number = -1 if isinstance(found, bool) else operator.index(found)
+            tokens = -1 if isinstance(found, bool) else operator.index(found)
         except TypeError:
-            number = -1
-        if number < 0:
-            raise InputError(f"{self._on(text)} returned {_shown(found)}, not a whole number of 0 or more")
-        return number
-
-    def _on(self, text: str) -> str:
-        return f"token counter {self.name!r} on a text of {len(text)} characters"
+            tokens = -1
+        if tokens < 0:
+            raise InputError(f"{where} returned {_shown(found)}, not a whole number of 0 or more")
+        return tokens
 
 
 def counter(spec: str | Callable[[str], int] | Counter | None = None) -> Counter:
-    """The counter of that name, the given callable as a checked counter, or the default estimate for None."""
+    """The counter of that name, a callable as a checked counter, the estimate for None."""
     if isinstance(spec, _Named):
         return spec
-    if spec is None or spec == "estimate":
+    if spec is None:
         return _ESTIMATE
-    if spec == "alphanumeric":
-        return _ALPHANUMERIC
-    if spec in ("bpe", "bpe:o200k", "bpe:cl100k"):
-        return _bpe("cl100k" if spec == "bpe:cl100k" else "o200k")
+    if isinstance(spec, str) and spec in _BUILT_IN:
+        return _BUILT_IN[spec]()
     if callable(spec):
-        return _Checked(_name_of(spec), spec)
+        name = getattr(spec, "name", None) or getattr(spec, "__name__", None)
+        return _Checked(name if isinstance(name, str) and name != "<lambda>" else "custom", spec)
     raise InputError(f"unknown token counter {_shown(spec)}: known are {', '.join(KNOWN)}, or any callable")
 
 
-def _name_of(function: object) -> str:
-    name = getattr(function, "name", None) or getattr(function, "__name__", None)
-    return name if isinstance(name, str) and name != "<lambda>" else "custom"
-
-
 def check_budget(budget: object) -> int:
-    """The budget as an int; an error for what is no whole number from 0 to `MOST`."""
-    whole = isinstance(budget, numbers.Real) and not isinstance(budget, bool) and math.isfinite(budget)
-    if not whole or budget != int(budget) or not 0 <= budget <= MOST:  # type: ignore[call-overload,operator]
-        raise InputError(f"budget must be a whole number of tokens from 0 to {MOST:,}, not {_shown(budget)}")
-    return int(budget)  # type: ignore[call-overload,no-any-return]
+    """The budget as an int; an error for anything but a whole number from 0 to `MOST`."""
+    if isinstance(budget, numbers.Real) and not isinstance(budget, bool) and budget <= MOST and not budget < 0:
+        whole = math.floor(budget)
+        if whole == budget:
+            return int(whole)
+    raise InputError(f"budget must be a whole number of tokens from 0 to {MOST:,}, not {_shown(budget)}")
 
 
 def _shown(value: object) -> str:
     try:
         return _line(reprlib.repr(value))
-    except ValueError:  # an int of thousands of digits has no repr
+    except ValueError:  # an int of thousands of digits refuses to be written
         return f"a huge {type(value).__name__}"
 
 
@@ -111,26 +103,27 @@ def _line(message: str) -> str:
     return " ".join(message.split())
 
 
-# ---- the estimate; prices in hundredths of a token
+# ---- the estimate, in hundredths of a token
 
-# First letter, then the letters that follow it in 97 % of the letter pairs of English chat.
+# A first letter with all that follow it: together 97 % of the letter pairs of English chat.
 _PAIRS = frozenset(
     group[0] + second
     for group in (
         "abcdfgiklmnprstuvwy baeilorsu cacehiklortu dadeiorsuy eabcdefgiklmnoprstvwxy faefilortu gaeghinorsu haeiortuy "
-        "iabcdefgklmnoprstvxz jaeou keis ladeilopstuy mabeimopsu nacdefgiklnostuvy oabcdfgiklmnoprstuvwy paehiloprstu qu "
-        "racdegiklmnorstuvy sacehikmopstuy tacehilorstuwy uabcdegilmnprst vaeio waehinos xp yeilos ze"
+        "iabcdefgklmnoprstvxz jaeou keis ladeilopstuy mabeimopsu nacdefgiklnostuvy oabcdfgiklmnoprstuvwy paehiloprstu "
+        "qu racdegiklmnorstuvy sacehikmopstuy tacehilorstuwy uabcdegilmnprst vaeio waehinos xp yeilos ze"
     ).split()
     for second in group[1:]
 )
-# A character outside Latin words, by the start of its range: near the 95th percentile of cl100k, the dearest for these.
+# Characters outside Latin words, by the start of their range: what cl100k, the dearest for most of them, takes at most
+# on nearly all real text. Cyrillic and Arabic have a cheap core inside a dear range.
 _RANGES = (
     (0x00, 100), (0x80, 200), (0xA0, 150), (0x250, 200), (0x370, 105), (0x400, 180), (0x410, 58), (0x450, 180),
     (0x530, 215), (0x590, 120), (0x621, 80), (0x64B, 130), (0x700, 200), (0x900, 125), (0x980, 155), (0xA00, 200),
-    (0xE00, 105), (0xE80, 260), (0x10A0, 215), (0x1100, 300), (0x1780, 200), (0x1800, 300), (0x2000, 200), (0x2010, 120),
-    (0x2027, 200), (0x2300, 300), (0x2500, 200), (0x2600, 300), (0x3000, 130), (0x3040, 100), (0x3100, 300), (0x4E00, 145),
-    (0xA000, 300), (0xAC00, 120), (0xD7B0, 300), (0xFE00, 200), (0xFE10, 300), (0xFF00, 150), (0xFF10, 250), (0x10000, 400),
-    (0x1F000, 300), (0x20000, 400),
+    (0xE00, 105), (0xE80, 260), (0x10A0, 215), (0x1100, 300), (0x1780, 200), (0x1800, 300), (0x2000, 200),
+    (0x2010, 120), (0x2027, 200), (0x2300, 300), (0x2500, 200), (0x2600, 300), (0x3000, 130), (0x3040, 100),
+    (0x3100, 300), (0x4E00, 145), (0xA000, 300), (0xAC00, 120), (0xD7B0, 300), (0xFE00, 200), (0xFE10, 300),
+    (0xFF00, 150), (0xFF10, 250), (0x10000, 400), (0x1F000, 300), (0x20000, 400),
 )  # fmt: skip
 _STARTS = tuple(start for start, _ in _RANGES)
 _LATIN = "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u1e00-\u1eff"
@@ -140,13 +133,21 @@ _KINDS = {
     "word": rf"[ {_SIGN}]?[{_LATIN}]{{1,32}}",  # with the one space or sign that BPE glues to it
     "digits": r"[0-9]{1,32}",
     "signs": rf" ?[{_SIGN}]{{1,16}}",
-    "spaces": r" {1,64}(?= |\Z)| ",  # the last space of a run belongs to what follows it
+    "spaces": r" {1,64}(?= |\Z)| ",  # the last space of a run goes with what follows it
     "breaks": r"[\r\n]{1,16}|\t{1,16}",
     "other": r" ?[^\x00-\x7f]|.",
 }
 _PIECE = re.compile("|".join(f"(?:{pattern})" for pattern in _KINDS.values()), re.DOTALL)
 _KIND = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.items()), re.DOTALL)
-_SLACK = 50  # once per text
+_SLACK = 45  # once per text
+_START, _END = 45, 90  # a word with nothing before it; a long word that ends in a vowel, as few English ones do
+_LETTER, _CAPITAL, _SIGNED, _BARE = (
+    3,
+    13,
+    20,
+    40,
+)  # a letter past the fourth: always, in names, after a sign, at a start
+_RARE, _UPPER, _ACCENT = 80, 50, 100  # a letter pair foreign to English, with a capital inside, with an accent
 
 
 def _estimate(text: str) -> int:
@@ -155,21 +156,15 @@ def _estimate(text: str) -> int:
 
 @lru_cache(maxsize=1 << 16)
 def _price(piece: str) -> int:
-    found = _KIND.match(piece)
-    return _PRICES[found.lastgroup](piece) if found and found.lastgroup else 100
+    return _PRICES[_KIND.match(piece).lastgroup](piece)  # type: ignore[union-attr,index]  # the last kind takes anything
 
 
 def _word_price(piece: str) -> int:
     word = piece if piece[0].isalpha() else piece[1:]
-    letters = _LETTER + _CAPITAL * word[0].isupper() + (0 if piece[0] == " " else _SIGNED if word != piece else _BARE)
-    start = _START if word == piece and len(word) > 2 else 0
-    lower = word[0].lower() + word[1:] if word.isascii() else word
-    end = _END if len(word) > 3 and word[-1] in "aiou" else 0
-    return 100 + start + end + letters * max(0, len(word) - 4) + sum(map(_pair_price, lower, lower[1:]))
-
-
-_LETTER, _CAPITAL, _SIGNED, _BARE, _START, _END = 3, 14, 27, 36, 50, 80
-_RARE, _UPPER, _ACCENT = 85, 50, 85
+    before = _BARE if word is piece else 0 if piece[0] == " " else _SIGNED
+    letters = (_LETTER + before + _CAPITAL * word[0].isupper()) * max(0, len(word) - 4)
+    ends = _START * (word is piece and len(word) > 2) + _END * (len(word) > 4 and word[-1] in "aiou")
+    return 100 + letters + ends + sum(map(_pair_price, word[0].lower() + word[1:], word[1:]))
 
 
 def _pair_price(first: str, second: str) -> int:
@@ -186,13 +181,13 @@ def _signs_price(piece: str) -> int:
 
 def _other_price(piece: str) -> int:
     price = _RANGES[bisect_right(_STARTS, ord(piece[-1])) - 1][1]
-    return max(price, 100) if len(piece) > 1 else price
+    return price if len(piece) == 1 else max(price, 100)
 
 
 _PRICES: dict[str, Callable[[str], int]] = {
     "ending": lambda piece: 100,
     "word": _word_price,
-    "digits": lambda piece: 50 + 50 * len(piece),  # BPE takes three digits at once, or one: between the two
+    "digits": lambda piece: 50 + 50 * len(piece),  # BPE takes digits in threes or one by one: between the two
     "signs": _signs_price,
     "spaces": lambda piece: 100 + 100 * (len(piece) // 16),
     "breaks": lambda piece: 70 + 30 * len(piece),
@@ -201,24 +196,18 @@ _PRICES: dict[str, Callable[[str], int]] = {
 
 # ---- the paper's count, and exact BPE
 
-# Scripts that write no spaces: Thai, Lao, Burmese, Khmer, kana, bopomofo, Han. Korean writes them.
-_UNSPACED = (
+# Thai, Lao, Burmese, Khmer, kana, Han, Hangul: counted one by one, for a run of them is no word.
+_EACH = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+    "\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
-_EACH = f"{_UNSPACED}\uac00-\ud7af"  # these count one by one: a run of them is no word
-# Marks that sit inside words and that Python does not call alphanumeric.
-_MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u06d6-\u06ed\u0900-\u0903\u093a-\u0963\u0980-\u0dff"
+# Marks inside words that Python does not call alphanumeric.
+_MARKS = (
+    "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0903\u093a-\u0963"
+    "\u0980-\u0dff"
+)
 _RUN = re.compile(rf"[{_EACH}](?<=\w)|[^\W_{_EACH}](?:[{_MARKS}]|[^\W_{_EACH}])*")
-
-
-def _alphanumeric(text: str) -> int:
-    return len(_RUN.findall(text))
-
-
-_ESTIMATE = _Named("estimate", _estimate)
-_ALPHANUMERIC = _Named("alphanumeric", _alphanumeric)
-# The encoder refuses long inputs, and no pretokenizer joins a space to what stands before it.
+# The encoder refuses long inputs. No pretokenizer joins a space to the word or sign before it, so that splits exactly.
 _CHUNK = re.compile(r".{1,40000}\Z|.{1,40000}(?<=\S)(?= )|.{1,40000}", re.DOTALL)
 
 
@@ -232,27 +221,37 @@ def _bpe(vocabulary: str) -> Counter:
     return _Named(f"bpe:{vocabulary}", lambda text: sum(len(encode(chunk)) for chunk in _CHUNK.findall(text)))
 
 
+_ESTIMATE = _Named("estimate", _estimate)
+_ALPHANUMERIC = _Named("alphanumeric", lambda text: len(_RUN.findall(text)))
+_BUILT_IN: dict[str, Callable[[], Counter]] = {
+    "estimate": lambda: _ESTIMATE,
+    "alphanumeric": lambda: _ALPHANUMERIC,
+    "bpe": lambda: _bpe("o200k"),
+    "bpe:o200k": lambda: _bpe("o200k"),
+    "bpe:cl100k": lambda: _bpe("cl100k"),
+}
+
 # ---- cutting
 
-# A unit is what a cut never divides: a word with what is glued to it (don't, 3,200, 2023-05-20, $5, 50%), or one character of
-# any other kind with its marks. Ranges stand for Unicode categories, which `re` does not know.
+# A unit is what a cut never divides: a word with what is glued to it (don't, 3,200, 2023-05-20, $5, 50%), or one
+# character of any other kind with its marks. Ranges stand for Unicode categories, which `re` does not know.
 _WORD = (
     "0-9A-Z_a-z\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u0dff\u0f00-\u0fff\u10a0-\u167f\u1681-\u177f"
     "\u1800-\u1fff\u2c00-\u2dff\ua000-\ud7ff\ufb00-\ufdff\ufe70-\ufefe\uff10-\uff19\uff21-\uff3a\uff41-\uff5a"
     "\U00010000-\U00016fff\U0001d400-\U0001d7ff\U0001e000-\U0001efff"
 )
 _EXTEND = (  # combining marks, vowel signs, variation selectors, skin tones, tags, the keycap
-    "\u0300-\u036f\u0e31\u0e33-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb3-\u0ebc\u0ec8-\u0ece\u102b-\u103e\u1056-\u1059\u17b4-\u17d3"
-    "\u17dd\u1ab0-\u1aff\u1dc0-\u1dff\u200c\u20d0-\u20ff\u302a-\u302f\u3099\u309a\ufe00-\ufe0f\ufe20-\ufe2f\uff9e\uff9f"
+    "\u0300-\u036f\u0e31\u0e33-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb3-\u0ebc\u0ec8-\u0ece\u102b-\u103e\u1056-\u1059"
+    "\u17b4-\u17d3\u17dd\u1ab0-\u1aff\u1dc0-\u1dff\u200c\u20d0-\u20ff\u302a-\u302f\u3099\u309a\ufe00-\ufe0f\ufe20-\ufe2f\uff9e\uff9f"
     "\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f\U000e0100-\U000e01ef"
 )
 _JOINER = "\u200d\u1039\u17d2"  # ties the next character to this one: zero-width joiner, Burmese and Khmer stacking
-_OPENER = r"!-/:-@\[-`{-~\u00a1\u00a3\u00ab\u00bf\u2018\u201c\u20ac"  # after white space: belongs to the word that follows
-_GLUE = rf"[-.:/@&+'\u00ad\u2010\u2011\u2019\u200c{_JOINER}]|(?<=[0-9]),(?=[0-9])"  # between two words: makes them one
+_OPENER = r"!-/:-@\[-`{-~\u00a1\u00a3\u00ab\u00bf\u2018\u201c\u20ac"  # after white space: goes with the next word
+_GLUE = rf"[-.:/@&+'\u00ad\u2010\u2011\u2019\u200c{_JOINER}]|(?<=[0-9]),(?=[0-9])"  # two words become one
 _SUFFIX = r"%+#$\u00a3\u00a5\u00b0\u2030\u20ac"
 _ONE = r"(?:[\U0001f1e6-\U0001f1ff]{2}|[\ud800-\udbff][\udc00-\udfff]|\S)"  # a flag, two halves of a pair, a character
 _UNIT = re.compile(
-    rf"\s*(?:(?:(?<!\S)[{_OPENER}])?[{_WORD}]+(?:(?:{_GLUE})[{_WORD}]+)*[{_SUFFIX}]*|{_ONE})"
+    rf"(?:(?:(?<!\S)[{_OPENER}])?[{_WORD}]+(?:(?:{_GLUE})[{_WORD}]+)*[{_SUFFIX}]*|{_ONE})"
     rf"(?:[{_EXTEND}]|[{_JOINER}](?:(?![{_WORD}]){_ONE})?)*"
 )
 
@@ -290,8 +289,9 @@ def _last_fit(cost: Callable[[int], int], ends: list[int], below: int, above: in
     low, high, turn = 0, len(ends) - 1, 0
     while high - low > 1:
         gap, turn = high - low, turn + 1
-        line = low + gap * (budget - below) // (above - below)  # counts grow almost evenly: look around the straight line,
-        guess = (low + high) // 2 if turn % 3 == 0 else line + (-1) ** turn * math.isqrt(gap) // 2  # and halve now and then
+        # Counts grow almost evenly: look on both sides of the straight line, and halve now and then.
+        line = low + gap * (budget - below) // (above - below)
+        guess = line + (-1) ** turn * math.isqrt(gap) // 2 if turn % 3 else (low + high) // 2
         guess = min(max(guess, low + 1), high - 1)
         tokens = cost(ends[guess])
         if tokens > budget:

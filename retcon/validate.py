@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import Any
@@ -12,11 +13,13 @@ from retcon.note import Filter, Note, Scope
 
 LONGEST_TEXT = 64 * 2**20  # characters of one note
 LONGEST_NAME = 1024  # characters of an id, a session or a speaker
+DEEPEST = 64  # levels of metadata: far below where reading it back could exhaust the stack
 _FIELDS = {
     "id", "text", "speaker", "session", "timestamp", "user_id", "agent_id", "run_id", "metadata",
     "follows", "supersedes", "created_at",
 }  # fmt: skip
 _ALIASES = {"content": "text", "memory": "text", "role": "speaker", "name": "speaker"}
+_UNSPOKEN = {"tool_calls", "tool_call_id", "function_call", "refusal", "audio", "annotations"}  # of chat messages
 
 What = str | Mapping[str, Any] | Iterable[str | Mapping[str, Any]]
 
@@ -29,7 +32,7 @@ def drafts(what: What, **shared: Any) -> Iterator[dict[str, Any]]:
         fields = {"text": item} if isinstance(item, str) else _fields(item)
         if fields.get("text") in (None, "") and not single and "role" in item:
             continue  # a message that only calls a tool has no words to keep
-        yield given | fields
+        yield given | {name: value for name, value in fields.items() if value is not None or name == "text"}
 
 
 def _iterate(what: object) -> Iterable[Any]:
@@ -44,6 +47,8 @@ def _fields(item: object) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, value in item.items():
         field = _ALIASES.get(name, name)
+        if field in _UNSPOKEN and "role" in item:
+            continue
         if field not in _FIELDS:
             raise InputError(f"a note has no field {str(name)[:80]!r}; put your own values under 'metadata'")
         if field == "speaker" and "name" in item and name == "role":
@@ -104,8 +109,18 @@ def name(what: str, value: object) -> str | None:
     checked = _unbroken(what, value)
     if not checked.strip():
         raise InputError(f"{what} is empty: leave it out instead")
+    if "\0" in checked:
+        raise InputError(f"{what} holds a NUL character, which only a note's text may")
     if len(checked) > LONGEST_NAME:
         raise InputError(f"{what} has {len(checked):,} characters, {LONGEST_NAME:,} are allowed")
+    return checked
+
+
+def note_id(value: object) -> str:
+    """The id of a note to look for."""
+    checked = name("id", value)
+    if checked is None:
+        raise InputError("a note's id is missing")
     return checked
 
 
@@ -136,7 +151,7 @@ def timestamp(value: object) -> str | None:
             return moment.date().isoformat() if bare else moment.isoformat()
     except (ValueError, OverflowError, OSError):
         pass
-    raise InputError(f"timestamp {str(value)[:60]!r} is not ISO 8601, such as 2026-05-09 or 2026-05-09T10:00")
+    raise InputError(f"timestamp {_shown(value)} is not ISO 8601, such as 2026-05-09 or 2026-05-09T10:00")
 
 
 def metadata(value: object) -> Mapping[str, Any]:
@@ -145,6 +160,8 @@ def metadata(value: object) -> Mapping[str, Any]:
         return {}
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise InputError(f"metadata must be a mapping with text keys, not {_kind(value)}")
+    if _too_deep(value, DEEPEST):
+        raise InputError(f"metadata may be nested {DEEPEST} levels deep, and this is deeper")
     try:
         plain: dict[str, Any] = json.loads(json.dumps(dict(value), allow_nan=False, ensure_ascii=False))
         json.dumps(plain, ensure_ascii=False).encode("utf-8")
@@ -166,9 +183,21 @@ def only(session: object = None, since: object = None, until: object = None, val
 def whole(what: str, value: object, *, least: int = 1, most: int = 10_000) -> int:
     """A whole number within bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InputError(f"{what} must be a whole number from {least} to {most:,}, not {str(value)[:40]}")
+        raise InputError(f"{what} must be a whole number from {least} to {most:,}, not {_shown(value)}")
     return value
+
+
+def _too_deep(value: object, levels: int) -> bool:
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ()
+    return any(levels == 1 or _too_deep(each, levels - 1) for each in inner if isinstance(each, (Mapping, list, tuple)))
 
 
 def _kind(value: object) -> str:
     return type(value).__name__
+
+
+def _shown(value: object) -> str:
+    try:
+        return " ".join(reprlib.repr(value).split())
+    except ValueError:  # an int of thousands of digits has no repr
+        return f"a huge {_kind(value)}"

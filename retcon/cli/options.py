@@ -18,8 +18,11 @@ from retcon.operate import ACTIONS
 from retcon.retrieve import RETRIEVERS
 from retcon.tokens import KNOWN
 
-Text = Annotated[str | None, typer.Argument(metavar="[TEXT]", help="The text; '-' or nothing reads standard input.")]
-Query = Annotated[str | None, typer.Argument(metavar="[QUERY]", help="The query; '-' or nothing reads standard input.")]
+EMBEDDERS = ("hashing", "wordllama")
+_RETRIEVERS = ", ".join(RETRIEVERS)
+
+Text = Annotated[str | None, typer.Argument(metavar="TEXT", help="The text; '-' or nothing reads standard input.")]
+Query = Annotated[str | None, typer.Argument(metavar="QUERY", help="The query; '-' or nothing reads standard input.")]
 NoteId = Annotated[str, typer.Argument(metavar="ID", help="The note's id.")]
 
 Db = Annotated[str, typer.Option("--db", envvar="RETCON_DB", metavar="PATH", help="The store, one SQLite file.")]
@@ -50,30 +53,20 @@ Action = Annotated[
 ]
 Exclude = Annotated[
     list[str] | None,
-    typer.Option("--exclude", metavar="NAME", help="Leave an action out. Repeatable.", autocompletion=lambda: [*ACTIONS]),
+    typer.Option("--exclude", metavar="NAME", help="Leave it out. Repeatable.", autocompletion=lambda: [*ACTIONS]),
 ]
 RouterFile = Annotated[str | None, typer.Option("--router", metavar="FILE", help="A router's JSON file.")]
 CounterName = Annotated[
     str | None,
-    typer.Option("--counter", metavar="NAME", help=f"Counts tokens: {', '.join(KNOWN)}.", autocompletion=lambda: [*KNOWN]),
+    typer.Option("--counter", metavar="NAME", help=f"One of {', '.join(KNOWN)}.", autocompletion=lambda: [*KNOWN]),
 ]
 RetrieverName = Annotated[
     str | None,
-    typer.Option(
-        "--retriever",
-        metavar="NAME",
-        help=f"Finds candidates: {', '.join(RETRIEVERS)}.",
-        autocompletion=lambda: [*RETRIEVERS],
-    ),
+    typer.Option("--retriever", metavar="NAME", help=f"One of {_RETRIEVERS}.", autocompletion=lambda: [*RETRIEVERS]),
 ]
 EmbedderName = Annotated[
     str | None,
-    typer.Option(
-        "--embedder",
-        metavar="NAME",
-        help="Makes vectors: hashing, wordllama.",
-        autocompletion=lambda: ["hashing", "wordllama"],
-    ),
+    typer.Option("--embedder", metavar="NAME", help="One of hashing, wordllama.", autocompletion=lambda: [*EMBEDDERS]),
 ]
 
 DB, BUDGET = DEFAULT_PATH, DEFAULT_BUDGET

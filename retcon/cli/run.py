@@ -1,13 +1,14 @@
 """From a command line to an exit code. Whatever goes wrong becomes one line on standard error, never a traceback.
 
-    0    done                       130  interrupted
-    1    doctor found a fault, or a question was answered with no
-    2    bad use or bad input       141  the reader of the output went away
-    3    a fault of retcon itself
+0    done                       130  interrupted
+1    doctor found a fault, or a question was answered with no
+2    bad use or bad input       141  the reader of the output went away
+3    a fault of retcon itself
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -25,14 +26,14 @@ BAD_USE, FAULT, INTERRUPTED, CLOSED = 2, 3, 130, 141
 _Complaint = typer.BadParameter.__mro__[2]  # what every complaint of the parser derives from
 
 
-class _Closed(Exception):
+class _ClosedError(Exception):
     """The reader of standard output went away."""
 
 
 class Group(TyperGroup):
     """The verbs, run so that every error ends in one line and an exit code."""
 
-    def main(  # type: ignore[override]
+    def main(
         self,
         args: Sequence[str] | None = None,
         prog_name: str | None = None,
@@ -49,7 +50,7 @@ class Group(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # the parser would make a plain 1 of these two
-            raise _Closed from None
+            raise _ClosedError from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
 
@@ -58,12 +59,14 @@ def guarded(run: Callable[[], Any], *, as_json: bool) -> int:
     """The exit code of the run; an error is told in one line, or with `as_json` as one document, on standard error."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # an ASCII terminal, or half a surrogate pair, is no reason to fail
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # an ASCII terminal, or half a surrogate pair, is no reason to fail
     try:
         code = run()
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
-    except (_Closed, BrokenPipeError):
+    except (_ClosedError, BrokenPipeError):
         _silence(sys.stdout)
         return CLOSED
     except KeyboardInterrupt:
@@ -80,7 +83,8 @@ def guarded(run: Callable[[], Any], *, as_json: bool) -> int:
             return _fail("usage", _usage(error), as_json=as_json)
         if sys.flags.dev_mode:  # python -X dev -m retcon ... shows where it comes from
             raise
-        return _fail("fault", f"a fault of retcon itself: {type(error).__name__}: {error}", as_json=as_json, exit_code=FAULT)
+        told = f"a fault of retcon itself: {type(error).__name__}: {error}"
+        return _fail("fault", told, as_json=as_json, exit_code=FAULT)
 
 
 def _usage(error: Any) -> str:
@@ -96,7 +100,5 @@ def _fail(code: str, message: str, *, as_json: bool, exit_code: int = BAD_USE) -
 
 def _silence(stream: TextIO) -> None:
     """Send what is still buffered nowhere: the interpreter would try once more at exit, and complain."""
-    try:
+    with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    except (OSError, ValueError):
-        pass

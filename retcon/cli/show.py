@@ -11,12 +11,9 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from retcon.note import Decision, Dropped, Hit, Note, Recall, Source
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 Progress = Callable[[int], None]
 
@@ -29,6 +26,7 @@ WHY = {
     "cap": "over the candidate cap",
 }
 FEW = 3  # dropped notes named per reason
+WIDE, WIDEST = 40, 1000  # columns a table gives to all but the last; characters of a cell that are looked at
 
 
 def clean(text: str) -> str:
@@ -74,15 +72,16 @@ def width() -> int:
     return max(20, shutil.get_terminal_size((80, 24)).columns)
 
 
-def block(text: str, *, mark: str = "| ") -> None:
-    """Text set off by a bar on its left, wrapped to the terminal."""
+def block(text: str, *, mark: str = "| ", then: str | None = None) -> None:
+    """Text behind a mark, wrapped to the terminal; `then` takes the mark's place from the second line on."""
     from rich.console import Console
     from rich.text import Text
 
     screen = Console(width=width(), force_terminal=False, color_system=None)
     for line in clean(text).expandtabs(4).split("\n"):
         for piece in Text(line).wrap(screen, width() - len(mark)) or [Text()]:
-            out(mark + piece.plain.rstrip())
+            out((mark + piece.plain).rstrip())
+            mark = mark if then is None else then
 
 
 def fold(text: str, *, indent: str = "") -> None:
@@ -92,30 +91,25 @@ def fold(text: str, *, indent: str = "") -> None:
 
 def table(rows: Iterable[Sequence[str]], *columns: str) -> None:
     """Rows under their headings; a column named with a leading '>' is flush right. The last is cut to the terminal."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
+    from rich.cells import cell_len
 
-    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=False)
-    for column in columns:
-        last = column is columns[-1]
-        drawn.add_column(
-            column.lstrip(">"),
-            justify="right" if column.startswith(">") else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=None if last else len(column.lstrip(">")),
-            ratio=1 if last and not column.startswith(">") else None,
-        )
-    for row in rows:
-        drawn.add_row(*(Text(one_line(cell)) for cell in row))
-    _console().print(drawn)
+    cells = [[name.lstrip(">") for name in columns], *([one_line(cell[:WIDEST]) for cell in row] for row in rows)]
+    widths = [min(max(map(cell_len, column)), WIDE) for column in zip(*cells, strict=True)]
+    longest, room = max(cell_len(row[-1]) for row in cells), width() - sum(widths[:-1]) - 2 * len(widths[:-1])
+    widths[-1] = min(longest, max(10, room))
+    cells.insert(1, ["-" * wide for wide in widths])
+    for row in cells:
+        sides = (_fit(cell, wide, name) for cell, wide, name in zip(row, widths, columns, strict=True))
+        print("  ".join(sides).rstrip())
 
 
-def _console() -> Console:
-    from rich.console import Console
+def _fit(cell: str, wide: int, name: str) -> str:
+    from rich.cells import cell_len, set_cell_size
 
-    return Console(file=sys.stdout, width=width(), highlight=False, markup=False, emoji=False)
+    if cell_len(cell) > wide:
+        return set_cell_size(cell, wide - 3) + "..."
+    gap = " " * (wide - cell_len(cell))
+    return gap + cell if name.startswith(">") else cell + gap
 
 
 @contextlib.contextmanager
@@ -150,8 +144,12 @@ def notes(found: Sequence[Note]) -> None:
     """Notes as a table."""
     if not found:
         return warn("no notes found")
-    rows = ((note.id, day(note.timestamp), note.speaker or "-", note.text) for note in found)
+    rows = ((note.id, *_said(note), note.text) for note in found)
     return table(rows, "id", "date", "speaker", "text")
+
+
+def _said(note: Note) -> tuple[str, str]:
+    return day(note.timestamp), note.speaker or "-"
 
 
 def versions(found: Sequence[Note]) -> None:
@@ -177,9 +175,7 @@ def hits(found: Sequence[Hit]) -> None:
     """Ranked notes as a table; a note that says the same as a better one is marked."""
     if not found:
         return warn("no note matches")
-    rows = [
-        (str(hit.rank), f"{hit.score:.2f}", day(hit.note.timestamp), hit.note.speaker or "-", _marked(hit)) for hit in found
-    ]
+    rows = ((str(hit.rank), f"{hit.score:.2f}", *_said(hit.note), _marked(hit)) for hit in found)
     return table(rows, ">#", ">score", "date", "speaker", "text")
 
 
@@ -202,6 +198,13 @@ def recall(found: Recall, *, verbose: bool = False) -> None:
     out()
     fold(sources(found.sources))
     dropped(found.dropped, verbose=verbose)
+    for warning in found.warnings:
+        warn(warning)
+
+
+def text(found: Recall) -> None:
+    """The packed text alone: as it is for a program that reads it, clean for a terminal."""
+    print(clean(found.text) if sys.stdout.isatty() else found.text)
     for warning in found.warnings:
         warn(warning)
 
@@ -239,8 +242,8 @@ def decision(found: Decision) -> None:
     out(f"{found.action}, by {found.router} at {plural(found.budget, 'token')}")
     fold(found.reason)
     out()
-    table(((action, f"{score:.4f}") for action, score in found.utilities.items()), "action", ">utility")
+    table(((action, f"{score:.6g}") for action, score in found.utilities.items()), "action", ">utility")
     out()
-    out(f"advantage {found.advantage:.4f}, threshold {found.threshold:.4f}")
+    out(f"advantage {found.advantage:.6g}, threshold {found.threshold:.6g}")
     out()
     table(((name, f"{value:.4f}") for name, value in found.features.items()), "feature", ">value")

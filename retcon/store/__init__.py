@@ -47,14 +47,17 @@ class Deleted:
 
     notes: int
     records: int
-    purged: bool  # False: an open reader holds the write-ahead log back; call `purge()` once it is gone
+    purged: bool  # False: another connection holds the log back, or the file is large; `purge()` makes sure
 
     @property
     def warning(self) -> str | None:
-        """A sentence for the caller where deleted words still lie in the log; None where they do not."""
+        """A sentence for the caller where deleted words may still lie in the files; None where they do not."""
         if self.purged:
             return None
-        return "the deleted words stay in the write-ahead log until another reader lets go; then call purge()"
+        return (
+            "the deleted words may stay in the files until purge() is called: "
+            "another connection reads the store, or it is too large to be rewritten at every delete"
+        )
 
 
 class Snapshot(Protocol):
@@ -87,7 +90,7 @@ class Store(Protocol):
     def history(self, note_id: str) -> list[Note]: ...
     def delete(self, note_ids: Sequence[str]) -> Deleted: ...
     def delete_all(self, scope: Scope) -> Deleted: ...
-    def purge(self) -> bool: ...
+    def purge(self, *, limit: int | None = None) -> bool: ...
     def snapshot(self, scope: Scope) -> AbstractContextManager[Snapshot]: ...
     def unembedded(self, scope: Scope, embedder: str, *, limit: int) -> list[Note]: ...
     def put_vectors(self, embedder: str, vectors: Iterable[tuple[str, bytes]]) -> None: ...

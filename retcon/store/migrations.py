@@ -97,29 +97,39 @@ def migrate(connection: sqlite3.Connection) -> None:
     while True:
         connection.execute("BEGIN IMMEDIATE")
         try:
-            version = _version(connection)
-            if version == len(STEPS):
+            found = _version(connection)
+            if found == len(STEPS):
                 connection.execute("COMMIT")
                 return
-            for statement in _statements(STEPS[version]):
+            for statement in _statements(STEPS[found]):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {version + 1}")
+            connection.execute(f"PRAGMA user_version = {found + 1}")
             connection.execute("COMMIT")
         except BaseException:
             connection.execute("ROLLBACK")
             raise
 
 
+def version(connection: sqlite3.Connection) -> int:
+    """The file's schema version, by reading alone; an error where it is another program's file or a newer retcon's."""
+    connection.execute("BEGIN")
+    try:
+        return _version(connection)
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
 def _version(connection: sqlite3.Connection) -> int:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
     (owner,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if tables and owner != APPLICATION_ID:
+    if owner != APPLICATION_ID and (tables or owner or found):
         raise StoreError("this SQLite file belongs to another program: choose another path")
-    if version > len(STEPS):
-        raise SchemaError(version, len(STEPS))
-    return int(version)
+    if not 0 <= found <= len(STEPS):
+        raise SchemaError(found, len(STEPS))
+    return int(found)
 
 
 def _statements(script: str) -> list[str]:

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,14 +31,16 @@ _TAIL_ENTRY = np.dtype([("slot", "<u4"), ("count", "<u2"), ("length", "<u2")])  
 _EMPTY = Postings(np.empty(0, "<u4"), np.empty(0, "<u2"), np.empty(0, "<u2"))
 
 
-@dataclass(frozen=True, slots=True)
-class Doc:
+class Doc(NamedTuple):
     """One note as the index sees it."""
 
     note: int  # its seq
     slot: int
-    counts: Mapping[int, int]  # term key -> weighted count
-    length: int
+    parts: Sequence[tuple[int, Sequence[int]]]  # weight, keys of the terms that have it, repeated as they occur
+
+    @property
+    def length(self) -> int:
+        return min(sum(weight * len(keys) for weight, keys in self.parts), LIMIT)
 
 
 def insert(connection: sqlite3.Connection, scope: int, docs: Sequence[Doc], *, newest: bool) -> None:
@@ -45,24 +48,29 @@ def insert(connection: sqlite3.Connection, scope: int, docs: Sequence[Doc], *, n
     if not docs:
         return
     docs = sorted(docs, key=lambda doc: doc.slot)
-    flat = _flat(docs)
-    connection.executemany("INSERT INTO doc VALUES (?, ?, ?, ?, ?)", _doc_rows(scope, docs, flat))
-    _resize(connection, scope, len(docs), sum(doc.length for doc in docs))
-    groups = list(_by_term(docs, flat))
+    terms = _counted(docs)
+    connection.executemany("INSERT INTO doc VALUES (?, ?, ?, ?, ?)", _doc_rows(scope, docs, terms))
+    lengths = [doc.length for doc in docs]
+    _resize(connection, scope, len(docs), sum(lengths))
+    groups = _by_term(terms, [doc.slot for doc in docs], lengths)
     found = _posting_rows(connection, scope, [group.key for group in groups])
     place = _appended if newest else _inserted
-    rows = [place(connection, scope, found.get(group.key), group) for group in groups]
-    connection.executemany("INSERT OR REPLACE INTO posting VALUES (?, ?, ?, ?, ?, ?)", rows)
+    rows = (place(connection, scope, found.get(group.key), group) for group in groups)
+    connection.executemany("INSERT OR REPLACE INTO posting VALUES (?, ?, ?, ?, ?, ?)", list(rows))
 
 
 def remove(connection: sqlite3.Connection, scope: int, slots: Iterable[int]) -> None:
     """Take the notes in these slots out of the index; slots that are not indexed are passed over."""
-    docs = _docs(connection, scope, slots)
+    query = (
+        "SELECT slot, length, terms FROM doc WHERE scope = ? AND slot IN (SELECT value FROM json_each(?)) ORDER BY slot"
+    )
+    docs = connection.execute(query, (scope, json.dumps([int(slot) for slot in slots]))).fetchall()
     if not docs:
         return
-    _resize(connection, scope, -len(docs), -sum(doc.length for doc in docs))
-    connection.executemany("DELETE FROM doc WHERE scope = ? AND slot = ?", [(scope, doc.slot) for doc in docs])
-    groups = list(_by_term(docs, _flat(docs)))
+    lengths = [doc[1] for doc in docs]
+    _resize(connection, scope, -len(docs), -sum(lengths))
+    connection.executemany("DELETE FROM doc WHERE scope = ? AND slot = ?", [(scope, doc[0]) for doc in docs])
+    groups = _by_term(_stored([doc[2] for doc in docs]), [doc[0] for doc in docs], lengths)
     found = _posting_rows(connection, scope, [group.key for group in groups])
     for group in groups:
         _take_out(connection, scope, found[group.key], group)
@@ -121,70 +129,83 @@ def _resize(connection: sqlite3.Connection, scope: int, notes: int, length: int)
 
 
 @dataclass(frozen=True, slots=True)
-class _Flat:
-    """The terms of several docs, one doc after the other."""
+class _Terms:
+    """Terms of several docs, one doc after the other, each term of a doc once."""
 
     keys: NDArray[np.int64]
     counts: NDArray[np.uint16]
     sizes: NDArray[np.int64]  # terms of each doc
+    order: NDArray[np.int64]  # by key, and by doc within a key
 
 
-def _flat(docs: Sequence[Doc]) -> _Flat:
-    sizes = np.array([len(doc.counts) for doc in docs], np.int64)
-    total = int(sizes.sum())
-    counts = np.fromiter(chain.from_iterable(doc.counts.values() for doc in docs), np.int64, total)
-    return _Flat(
-        np.fromiter(chain.from_iterable(doc.counts for doc in docs), np.int64, total),
-        np.minimum(counts, LIMIT).astype("<u2"),
-        sizes,
+def _counted(docs: Sequence[Doc]) -> _Terms:
+    parts = [(row, weight, keys) for row, doc in enumerate(docs) for weight, keys in doc.parts]
+    sizes = np.array([len(part[2]) for part in parts], np.int64)
+    keys = np.fromiter(chain.from_iterable(part[2] for part in parts), np.int64, int(sizes.sum()))
+    rows = np.repeat(np.array([part[0] for part in parts], np.int64), sizes)
+    weights = np.repeat(np.array([part[1] for part in parts], np.int64), sizes)
+    order = np.argsort(keys, kind="stable")
+    starts = _starts(keys[order], rows[order])
+    counts = np.zeros(len(keys), np.int64)
+    if len(keys):
+        counts[order[starts]] = np.add.reduceat(weights[order], starts)
+    kept = counts > 0  # where a doc has a term for the first time
+    place = np.cumsum(kept) - 1
+    return _Terms(
+        keys[kept],
+        np.minimum(counts[kept], LIMIT).astype("<u2"),
+        np.bincount(rows[kept], minlength=len(docs)),
+        place[order[starts]],
     )
 
 
-def _doc_rows(scope: int, docs: Sequence[Doc], flat: _Flat) -> Iterator[tuple[int, int, int, int, bytes]]:
-    entries = np.empty(len(flat.keys), ENTRY)
-    entries["key"], entries["count"] = flat.keys, flat.counts
-    data, ends = entries.tobytes(), (np.cumsum(flat.sizes) * ENTRY.itemsize).tolist()
+def _stored(blobs: Sequence[bytes]) -> _Terms:
+    entries = np.frombuffer(b"".join(blobs), ENTRY)
+    sizes = np.array([len(blob) // ENTRY.itemsize for blob in blobs], np.int64)
+    return _Terms(entries["key"], entries["count"], sizes, np.argsort(entries["key"], kind="stable"))
+
+
+def _starts(*columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where a row differs from the row before it."""
+    new = np.ones(len(columns[0]), bool)
+    new[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return np.flatnonzero(new)
+
+
+def _doc_rows(scope: int, docs: Sequence[Doc], terms: _Terms) -> Iterator[tuple[int, int, int, int, bytes]]:
+    entries = np.empty(len(terms.keys), ENTRY)
+    entries["key"], entries["count"] = terms.keys, terms.counts
+    data, ends = entries.tobytes(), (np.cumsum(terms.sizes) * ENTRY.itemsize).tolist()
     for doc, start, end in zip(docs, [0, *ends], ends, strict=False):
         yield scope, doc.slot, doc.note, doc.length, data[start:end]
 
 
-def _docs(connection: sqlite3.Connection, scope: int, slots: Iterable[int]) -> list[Doc]:
-    query = "SELECT note, slot, length, terms FROM doc WHERE scope = ? AND slot IN (SELECT value FROM json_each(?))"
-    docs = []
-    for note, slot, length, terms in connection.execute(query, (scope, json.dumps([int(s) for s in slots]))):
-        entries = np.frombuffer(terms, ENTRY)
-        docs.append(Doc(note, slot, dict(zip(entries["key"].tolist(), entries["count"].tolist(), strict=True)), length))
-    return docs
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """New entries of one term, slots ascending, as the bytes of a tail."""
+class _Group(NamedTuple):
+    """Entries of one term, slots ascending."""
 
     key: int
     df: int
     peak: int
     low: int
-    data: bytes
+    data: bytes  # as in a tail
 
 
-def _by_term(docs: Sequence[Doc], flat: _Flat) -> Iterator[_Group]:
-    """Entries of the docs, whose slots ascend, grouped by term."""
-    if not len(flat.keys):
-        return
-    order = np.argsort(flat.keys, kind="stable")
-    keys = flat.keys[order]
+def _by_term(terms: _Terms, slots: Sequence[int], lengths: Sequence[int]) -> list[_Group]:
+    """The terms of docs with these slots, which ascend, grouped by key."""
+    if not len(terms.keys):
+        return []
+    keys, order = terms.keys[terms.order], terms.order
     entries = np.empty(len(keys), _TAIL_ENTRY)
-    entries["slot"] = np.repeat(np.array([doc.slot for doc in docs], "<u4"), flat.sizes)[order]
-    entries["count"] = flat.counts[order]
-    entries["length"] = np.repeat(np.array([min(doc.length, LIMIT) for doc in docs], "<u2"), flat.sizes)[order]
-    starts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
-    peaks, lows = np.maximum.reduceat(entries["count"], starts), np.minimum.reduceat(entries["length"], starts)
-    data, ends, size = entries.tobytes(), [*starts[1:].tolist(), len(keys)], _TAIL_ENTRY.itemsize
-    for key, start, end, peak, low in zip(
-        keys[starts].tolist(), starts.tolist(), ends, peaks.tolist(), lows.tolist(), strict=True
-    ):
-        yield _Group(key, end - start, peak, low, data[size * start : size * end])
+    entries["slot"] = np.repeat(np.array(slots, "<u4"), terms.sizes)[order]
+    entries["count"] = terms.counts[order]
+    entries["length"] = np.repeat(np.array(lengths, "<u2"), terms.sizes)[order]
+    starts = _starts(keys)
+    dfs = np.diff(starts, append=len(keys)).tolist()
+    peaks = np.maximum.reduceat(entries["count"], starts).tolist()
+    lows = np.minimum.reduceat(entries["length"], starts).tolist()
+    data, ends = entries.tobytes(), (np.append(starts[1:], len(keys)) * _TAIL_ENTRY.itemsize).tolist()
+    blobs = [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    return list(map(_Group, keys[starts].tolist(), dfs, peaks, lows, blobs))
 
 
 def _slice(entries: Postings, start: int, stop: int) -> Postings:

@@ -10,22 +10,21 @@ import contextlib
 import json
 import os
 import sqlite3
-import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from pathlib import Path
+from functools import lru_cache
+from typing import Any
 
-from retcon.errors import BusyError, ConflictError, InputError, NotFoundError, StoreError
+from retcon.errors import ConflictError, InputError, NotFoundError
 from retcon.note import Filter, Note, Scope
 from retcon.store import Deleted, Progress, Snapshot, postings
-from retcon.store.migrations import migrate
+from retcon.store.connections import Connections
 from retcon.store.rows import NOTE, conditions, epoch, read_note
 from retcon.store.snapshot import SqliteSnapshot
 from retcon.words import CONTEXT, OWN, spoken_date, stem_words, term_key, words
 
 FLUSH = 50_000  # notes whose index entries are written together during a bulk add
+REWRITE = 64 * 2**20  # bytes: a file up to this size is rewritten at every delete, in half a second (measured)
 
 
 class SqliteStore:
@@ -35,12 +34,9 @@ class SqliteStore:
         self.path = os.fspath(path)
         self.timeout = timeout
         self.in_memory = self.path == ":memory:"
-        self._local = threading.local()
-        self._opened: list[sqlite3.Connection] = []
-        self._lock = threading.RLock()
-        self._closed = False
-        with _translated(self.path):
-            self._connection()
+        self._connections = Connections(self.path, timeout)
+        with self._connections.use():
+            pass  # a file that cannot be used is told at once
 
     # -- notes -------------------------------------------------------------------------------------------------------
 
@@ -83,15 +79,14 @@ class SqliteStore:
             where.append("newer.seq IS NULL")
         query = NOTE + "WHERE " + " AND ".join(where) + " ORDER BY note.seq"
         found = 0
-        with self._reading() as connection:
-            for row in connection.execute(query, values):
-                note = read_note(row)
-                if not all(note.metadata.get(key) == value for key, value in only.metadata.items()):
-                    continue
-                if limit is not None and found >= limit:
-                    return
-                found += 1
-                yield note
+        for row in self._rows(query, values):
+            note = read_note(row)
+            if not all(note.metadata.get(key) == value for key, value in only.metadata.items()):
+                continue
+            if limit is not None and found >= limit:
+                return
+            found += 1
+            yield note
 
     def count(self, scope: Scope) -> int:
         """How many notes the scope holds, superseded ones included."""
@@ -123,7 +118,7 @@ class SqliteStore:
         """What went: the notes with all that stands on them. A note they corrected becomes current again."""
         with self._writing() as connection:
             notes, records = _delete(connection, note_ids)
-        return Deleted(notes, records, self.purge())
+        return Deleted(notes, records, not notes or self.purge(limit=REWRITE))
 
     def delete_all(self, scope: Scope) -> Deleted:
         """What went: every note of the scope with all that stands on it."""
@@ -134,21 +129,32 @@ class SqliteStore:
             for scope_id in scopes:
                 gone = _delete_scope(connection, scope_id)
                 notes, records = notes + gone[0], records + gone[1]
-        return Deleted(notes, records, self.purge())
+        return Deleted(notes, records, not notes or self.purge(limit=REWRITE))
 
-    def purge(self) -> bool:
-        """Whether the write-ahead log is now empty; False while another reader holds it back."""
+    def purge(self, *, limit: int | None = None) -> bool:
+        """Whether deleted words are gone from the files, which are rewritten for it.
+
+        SQLite zeroes what it deletes. But rows that it had moved from page to page before may have left copies in unused
+        bytes, and only a rewrite is sure to drop those. False while another connection holds the log back, and where the
+        file is larger than `limit` bytes.
+        """
         if self.in_memory:
             return True
-        with self._turn() as connection, _translated(self.path):
+        with self._connections.use() as connection:
             connection.execute("PRAGMA busy_timeout = 250")
             try:
-                (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                if not _empty_log(connection):  # a rewrite under a reader would only swell the log
+                    return False
+                if limit is not None and _size(connection) > limit:
+                    return False
+                connection.execute("PRAGMA temp_store = FILE")
+                connection.execute("VACUUM")
+                return _empty_log(connection)
             except sqlite3.OperationalError:
                 return False
             finally:
+                connection.execute("PRAGMA temp_store = MEMORY")
                 connection.execute(f"PRAGMA busy_timeout = {int(self.timeout * 1000)}")
-            return not busy
 
     # -- the index ---------------------------------------------------------------------------------------------------
 
@@ -197,58 +203,25 @@ class SqliteStore:
             row = connection.execute("SELECT text FROM record WHERE id = ?", (record_id,)).fetchone()
         return None if row is None else str(row[0])
 
+    def stats(self) -> dict[str, int | str]:
+        """Facts about the file: its schema, counts, sizes in bytes, and "ok" or what SQLite's quick check found."""
+        counted = ("note", "scope", "record", "vector")
+        files = {"bytes": self.path, "wal_bytes": self.path + "-wal"}
+        with self._reading() as connection:
+            facts: dict[str, int | str] = {"schema": connection.execute("PRAGMA user_version").fetchone()[0]}
+            facts |= {f"{table}s": _count(connection, table) for table in counted}
+            facts |= {name: os.path.getsize(path) if os.path.exists(path) else 0 for name, path in files.items()}
+            return facts | {"check": str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])}
+
     # -- connections -------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close every connection; the store cannot be used after."""
-        with self._lock:
-            self._closed = True
-            for connection in self._opened:
-                connection.close()
-            self._opened.clear()
-
-    def _connection(self) -> sqlite3.Connection:
-        if self._closed:
-            raise StoreError("the memory is closed")
-        if self.in_memory:
-            with self._lock:
-                if not self._opened:
-                    self._opened.append(self._open())
-                return self._opened[0]
-        owner, connection = getattr(self._local, "held", (0, None))
-        if connection is None or owner != os.getpid():  # a forked child must not use its parent's connection
-            connection = self._open()
-            self._local.held = (os.getpid(), connection)
-            with self._lock:
-                self._opened.append(connection)
-        return connection
-
-    def _open(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=self.timeout, isolation_level=None, check_same_thread=False)
-        try:
-            connection.execute("PRAGMA foreign_keys = ON")
-            connection.execute("PRAGMA secure_delete = ON")
-            connection.execute("PRAGMA temp_store = MEMORY")
-            connection.execute("PRAGMA cache_size = -65536")
-            connection.execute("PRAGMA mmap_size = 1073741824")
-            if not self.in_memory:
-                _enter_wal(connection, self.timeout)
-            connection.execute("PRAGMA synchronous = NORMAL")
-            migrate(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    @contextlib.contextmanager
-    def _turn(self) -> Iterator[sqlite3.Connection]:
-        """This thread's connection; in memory, everybody's, one at a time."""
-        with self._lock if self.in_memory else contextlib.nullcontext():
-            yield self._connection()
+        """Close every connection, once its thread is done with what it does; the store cannot be used after."""
+        self._connections.close()
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        with _translated(self.path), self._turn() as connection:
+        with self._connections.use() as connection:
             if connection.in_transaction:  # nested in a snapshot of the same thread
                 yield connection
                 return
@@ -259,9 +232,18 @@ class SqliteStore:
                 if connection.in_transaction:
                     connection.execute("COMMIT")
 
+    def _rows(self, query: str, values: Sequence[object]) -> Iterator[Sequence[Any]]:
+        """Rows one by one, over a connection of their own: a listing half read stands in nobody's way."""
+        if self.in_memory:
+            with self._reading() as connection:
+                yield from connection.execute(query, values).fetchall()
+        else:
+            with self._connections.another() as connection:
+                yield from connection.execute(query, values)
+
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with _translated(self.path), self._turn() as connection:
+        with self._connections.use() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -272,39 +254,14 @@ class SqliteStore:
                 raise
 
 
-def _enter_wal(connection: sqlite3.Connection, timeout: float) -> None:
-    """Switch to WAL; at the first open of a file by several processes SQLite answers "locked" without waiting."""
-    until = time.monotonic() + timeout
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > until:
-                raise
-            time.sleep(0.01)
+def _empty_log(connection: sqlite3.Connection) -> bool:
+    busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not busy
 
 
-@contextlib.contextmanager
-def _translated(path: str) -> Iterator[None]:
-    """SQLite's errors as ours, in one line with the path."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        if "locked" in str(error) or "busy" in str(error):
-            raise BusyError(f"{path}: another process kept the store locked; try again") from error
-        raise StoreError(f"{path}: {_hint(path, str(error))}") from error
-    except sqlite3.DatabaseError as error:
-        raise StoreError(f"{path}: {_hint(path, str(error))}") from error
-
-
-def _hint(path: str, message: str) -> str:
-    folder = Path(path).parent
-    if "unable to open" in message and not folder.is_dir():
-        return f"the folder {str(folder)!r} does not exist"
-    if "not a database" in message or "malformed" in message:
-        return f"not a readable SQLite file ({message}); the file was left as it is"
-    return message
+def _size(connection: sqlite3.Connection) -> int:
+    pages, size = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+    return int(pages * size)
 
 
 def _seqs(connection: sqlite3.Connection, note_ids: Sequence[str]) -> list[int]:
@@ -366,13 +323,13 @@ class _Writer:
         values = (
             note.id, scope.id, slot, note.session, note.speaker,
             note.timestamp, epoch(note.timestamp) if note.timestamp else None, note.text,
-            _to_json(dict(note.metadata)), note.created_at or "", before.seq, older,
+            _to_json(dict(note.metadata)) if note.metadata else "{}", note.created_at or "", before.seq, older,
         )  # fmt: skip
         seq = self.connection.execute(_INSERT, values).lastrowid
         assert seq is not None
         keys = term_keys(note.text)
         self.last[scope.id, note.session] = _Turn(note.id, seq, keys)
-        scope.pending[slot] = _doc(seq, slot, note, keys, before.keys)
+        scope.pending[slot] = make_doc(seq, slot, note, keys, before.keys)
         self.waiting += 1
         if self.waiting >= FLUSH:
             self.flush()
@@ -454,18 +411,15 @@ def term_keys(text: str) -> list[int]:
     return list(map(_key_of, words(text)))
 
 
-def make_doc(seq: int, slot: int, note: Note, context: str) -> postings.Doc:
+def make_doc(seq: int, slot: int, note: Note, keys: Sequence[int], context: Sequence[int]) -> postings.Doc:
     """The note as the index sees it: found by its words, speaker and date, and by the turn before it."""
-    return _doc(seq, slot, note, term_keys(note.text), term_keys(context))
+    label = _label_keys(note.speaker, note.timestamp)
+    return postings.Doc(seq, slot, ((OWN, keys), (OWN, label), (CONTEXT, context)))
 
 
-def _doc(seq: int, slot: int, note: Note, keys: Sequence[int], context: Sequence[int]) -> postings.Doc:
-    counts: dict[int, int] = {}
-    for key in chain(keys, term_keys(f"{note.speaker or ''} {spoken_date(note.timestamp)}")):
-        counts[key] = counts.get(key, 0) + OWN
-    for key in context:
-        counts[key] = counts.get(key, 0) + CONTEXT
-    return postings.Doc(seq, slot, counts, min(sum(counts.values()), postings.LIMIT))
+@lru_cache(maxsize=1 << 12)
+def _label_keys(speaker: str | None, timestamp: str | None) -> tuple[int, ...]:
+    return tuple(term_keys(f"{speaker or ''} {spoken_date(timestamp)}"))
 
 
 def _refuse_other(known: Note, note: Note) -> None:
@@ -532,7 +486,12 @@ def _reindex(connection: sqlite3.Connection, seqs: set[int]) -> None:
         scope, context = connection.execute(place, (seq,)).fetchone()
         postings.remove(connection, scope, [slot])
         if note.superseded_by is None:
-            postings.insert(connection, scope, [make_doc(seq, slot, note, context or "")], newest=False)
+            postings.insert(
+                connection,
+                scope,
+                [make_doc(seq, slot, note, term_keys(note.text), term_keys(context or ""))],
+                newest=False,
+            )
 
 
 def _delete_scope(connection: sqlite3.Connection, scope: int) -> tuple[int, int]:

@@ -1,0 +1,433 @@
+"""The verbs, each one call of the library. The words are the same as in Python: `memory.recall` is `retcon recall`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+import retcon
+from retcon.cli import show
+from retcon.cli.options import (
+    BUDGET, DB, Action, AgentId, AsJson, Budget, CounterName, Db, EmbedderName, Exclude, Meta, NoteId, Query,
+    RetrieverName, RouterFile, RunId, Session, Since, Speaker, Text, Timestamp, TopK, Until, UserId, Yes, count_lines,
+    messages, metadata, opened, stdin_lines, text_of,
+)  # fmt: skip  # isort: skip
+from retcon.cli.run import Group
+from retcon.errors import InputError
+from retcon.memory import Memory
+from retcon.note import Scope
+from retcon.store import Deleted
+
+app = typer.Typer(
+    cls=Group,
+    name="retcon",
+    help="Memory for language agents under a token budget: the best text that fits, and why it is that text.",
+    epilog="Every verb takes --json and --help. The store is retcon.db here, or --db PATH, or RETCON_DB.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    app()
+
+
+def examples(*lines: str) -> str:
+    """An epilog that shows how a verb is called."""
+    return "\n\n\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        show.out(f"retcon {retcon.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _retcon(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        show.out(context.get_help())
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+@app.command(
+    epilog=examples(
+        'retcon add "I adopted a cat named Pixel." -u ann --timestamp 2026-05-09',
+        "cat diary.txt | retcon add -u ann --session diary --meta topic=pets",
+        "retcon add --messages chat.json -u ann --session s1",
+    )
+)
+def add(
+    text: Text = None,
+    *,
+    file: Annotated[
+        str | None, typer.Option("--messages", metavar="FILE", help="JSON list of role and content; '-' is stdin.")
+    ] = None,
+    note_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The note's id, else random.")] = None,
+    user_id: UserId = None,
+    agent_id: AgentId = None,
+    run_id: RunId = None,
+    session: Session = None,
+    speaker: Speaker = None,
+    timestamp: Timestamp = None,
+    meta: Meta = None,
+    db: Db = DB,
+    as_json: AsJson = False,
+) -> None:
+    """Store a text, or a list of messages, as raw notes."""
+    if file is not None and text is not None:
+        raise InputError("give a text or --messages, not both")
+    what: Any = messages(file) if file is not None else text_of(text, "text")
+    values = metadata(meta)
+    with opened(db, create=True) as memory:
+        stored = memory.add(
+            what, id=note_id, user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, speaker=speaker,
+            timestamp=timestamp, metadata=values,
+        )  # fmt: skip
+    if as_json:
+        return show.results(stored)
+    ids = [note.id for note in stored]
+    return show.out(f"stored {show.plural(len(ids), 'note')}: {', '.join(ids[:5])}{' ...' if len(ids) > 5 else ''}")
+
+
+@app.command(
+    epilog=examples(
+        'retcon supersede 4f1c "The cat is called Dot, not Pixel."',
+        'echo "Flat 3, not Flat 5." | retcon supersede addr-1 --timestamp 2026-04-04',
+    )
+)
+def supersede(
+    note_id: NoteId,
+    text: Text = None,
+    *,
+    new_id: Annotated[str | None, typer.Option("--new-id", metavar="ID", help="The correction's id.")] = None,
+    session: Session = None,
+    speaker: Speaker = None,
+    timestamp: Timestamp = None,
+    meta: Meta = None,
+    db: Db = DB,
+    as_json: AsJson = False,
+) -> None:
+    """Correct a note; history keeps the old text.
+
+    Recall finds the correction from now on. The older note stays as it was, and history shows both."""
+    words, values = text_of(text, "text"), metadata(meta)
+    with opened(db) as memory:
+        stored = memory.supersede(
+            note_id, words, new_id=new_id, session=session, speaker=speaker, timestamp=timestamp, metadata=values
+        )
+    if as_json:
+        return show.document(stored.to_dict())
+    return show.out(f"stored {stored.id}, which supersedes {note_id}")
+
+
+@app.command(
+    epilog=examples(
+        "retcon delete 4f1c 9ab2 --yes",
+        "retcon delete --all -u ann --yes",
+        "retcon delete --everything --db old.db",
+    )
+)
+def delete(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Notes to delete.")] = None,
+    *,
+    whole: Annotated[bool, typer.Option("--all", help="All notes of the scope that is named.")] = False,
+    everything: Annotated[bool, typer.Option("--everything", help="All notes of the store.")] = False,
+    user_id: UserId = None,
+    agent_id: AgentId = None,
+    run_id: RunId = None,
+    yes: Yes = False,
+    db: Db = DB,
+    as_json: AsJson = False,
+) -> None:
+    """Delete notes and all that stands on them.
+
+    Their words leave the files too; where another reader holds the log back, a warning says so."""
+    scope = Scope(user_id, agent_id, run_id)
+    if bool(ids) + whole + everything != 1 or (scope != Scope() and not whole):
+        raise InputError("name ids, or --all with a user, agent or run id, or --everything")
+    with opened(db) as memory:
+        _ask(memory, ids or [], scope, yes=yes)
+        gone = memory.store.delete(ids) if ids else memory.delete_all(**asdict(scope), everything=everything)
+    _tell_deleted(gone, as_json=as_json)
+
+
+def _ask(memory: Memory, ids: list[str], scope: Scope, *, yes: bool) -> None:
+    """Goes on only with a yes: from the option, or from a person at the terminal."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InputError("a delete cannot be undone: say --yes where no one can be asked")
+    about = ", ".join(ids[:5]) if ids else "every note of the store" if scope == Scope() else f"every note of {scope}"
+    count = len(memory.store.get_many(ids)) if ids else memory.store.count(scope)
+    typer.confirm(f"delete {show.plural(count, 'note')} ({show.one_line(about)})?", abort=True, err=True)
+
+
+def _tell_deleted(gone: Deleted, *, as_json: bool) -> None:
+    if as_json:
+        return show.document(asdict(gone) | {"warning": gone.warning})
+    show.out(f"deleted {show.plural(gone.notes, 'note')}")
+    return show.warn(gone.warning) if gone.warning else None
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+@app.command(epilog=examples("retcon get 4f1c", "retcon get 4f1c --json | jq -r .text"))
+def get(note_id: NoteId, *, db: Db = DB, as_json: AsJson = False) -> None:
+    """Show one note."""
+    with opened(db) as memory:
+        found = memory.get(note_id)
+    return show.document(found.to_dict()) if as_json else show.note(found)
+
+
+@app.command(
+    "list",
+    epilog=examples(
+        "retcon list -u ann",
+        "retcon list -u ann --session s1 --since 2026-05-01 --limit 20",
+        "retcon list --superseded --json",
+    ),
+)
+def list_(
+    *,
+    user_id: UserId = None,
+    agent_id: AgentId = None,
+    run_id: RunId = None,
+    session: Session = None,
+    since: Since = None,
+    until: Until = None,
+    meta: Meta = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many.")] = None,
+    superseded: Annotated[bool, typer.Option("--superseded", help="Show superseded notes too.")] = False,
+    db: Db = DB,
+    as_json: AsJson = False,
+) -> None:
+    """List notes in the order they were added."""
+    with opened(db) as memory:
+        found = memory.get_all(
+            user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, since=since, until=until,
+            metadata=metadata(meta), limit=limit, superseded=superseded,
+        )  # fmt: skip
+    return show.results(found) if as_json else show.notes(found)
+
+
+@app.command(epilog=examples("retcon history 4f1c", "retcon history 4f1c --json"))
+def history(note_id: NoteId, *, db: Db = DB, as_json: AsJson = False) -> None:
+    """Show every version of a note, oldest first."""
+    with opened(db) as memory:
+        found = memory.history(note_id)
+    return show.results(found) if as_json else show.versions(found)
+
+
+@app.command(
+    epilog=examples(
+        'retcon search "cat" -u ann',
+        'retcon search "rent" -u ann -k 5 --since 2026-03-01 --json',
+        'echo "what did I pay for the saw" | retcon search',
+    )
+)
+def search(
+    query: Query = None,
+    *,
+    user_id: UserId = None,
+    agent_id: AgentId = None,
+    run_id: RunId = None,
+    session: Session = None,
+    since: Since = None,
+    until: Until = None,
+    meta: Meta = None,
+    top_k: TopK = None,
+    retriever: RetrieverName = None,
+    embedder: EmbedderName = None,
+    db: Db = DB,
+    as_json: AsJson = False,
+) -> None:
+    """Rank notes by how well they match a query."""
+    words = text_of(query, "query")
+    with opened(db, top_k=top_k, retriever=retriever, embedder=embedder) as memory:
+        found = memory.search(
+            words, user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, since=since, until=until,
+            metadata=metadata(meta),
+        )  # fmt: skip
+    return show.results(found) if as_json else show.hits(found)
+
+
+# -- the decision and the text -----------------------------------------------------------------------------------------
+
+
+@app.command(
+    epilog=examples(
+        'retcon recall "When did I get my cat?" -u ann --budget 64',
+        'retcon recall "When did I get my cat?" -u ann --exclude extract --json',
+        'retcon recall "my cat" -u ann --text | llm "When did I get my cat?"',
+    )
+)
+def recall(
+    query: Query = None,
+    *,
+    budget: Budget = BUDGET,
+    user_id: UserId = None,
+    agent_id: AgentId = None,
+    run_id: RunId = None,
+    session: Session = None,
+    since: Since = None,
+    until: Until = None,
+    meta: Meta = None,
+    action: Action = None,
+    exclude: Exclude = None,
+    top_k: TopK = None,
+    router: RouterFile = None,
+    counter: CounterName = None,
+    retriever: RetrieverName = None,
+    embedder: EmbedderName = None,
+    text_only: Annotated[bool, typer.Option("--text", help="Print the packed text and nothing else.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name every dropped note with its reason.")] = False,
+    db: Db = DB,
+    as_json: AsJson = False,
+) -> None:
+    """Print the best text within a budget, and why."""
+    words = text_of(query, "query")
+    with opened(db, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k) as memory:
+        found = memory.recall(
+            words, budget, user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, since=since, until=until,
+            metadata=metadata(meta), action=action, exclude=exclude or (),
+        )  # fmt: skip
+    if as_json:
+        return show.document(found.to_dict())
+    return show.text(found) if text_only else show.recall(found, verbose=verbose)
+
+
+@app.command(
+    epilog=examples(
+        'retcon decide "When did I get my cat?" -u ann --budget 64',
+        'retcon decide "my cat" -u ann --router my-router.json --json',
+    )
+)
+def decide(
+    query: Query = None,
+    *,
+    budget: Budget = BUDGET,
+    user_id: UserId = None,
+    agent_id: AgentId = None,
+    run_id: RunId = None,
+    session: Session = None,
+    since: Since = None,
+    until: Until = None,
+    meta: Meta = None,
+    exclude: Exclude = None,
+    top_k: TopK = None,
+    router: RouterFile = None,
+    counter: CounterName = None,
+    retriever: RetrieverName = None,
+    embedder: EmbedderName = None,
+    db: Db = DB,
+    as_json: AsJson = False,
+) -> None:
+    """Show which action recall would take, and why."""
+    words = text_of(query, "query")
+    with opened(db, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k) as memory:
+        found = memory.decide(
+            words, budget, user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, since=since, until=until,
+            metadata=metadata(meta), exclude=exclude or (),
+        )  # fmt: skip
+    return show.document(found.to_dict()) if as_json else show.decision(found)
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+@app.command(epilog=examples("retcon export notes.jsonl", "retcon export - -u ann | gzip > ann.jsonl.gz"))
+def export(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Where to write; '-' is standard output.")],
+    *,
+    user_id: UserId = None,
+    agent_id: AgentId = None,
+    run_id: RunId = None,
+    db: Db = DB,
+    as_json: AsJson = False,
+) -> None:
+    """Write notes as JSONL.
+
+    Superseded notes are included, so that load brings back the same memory."""
+    scope = Scope(user_id, agent_id, run_id)
+    with opened(db) as memory:
+        if file == "-":
+            if as_json:
+                return show.results(memory.get_all(**asdict(scope), superseded=True))
+            return show.jsonl(memory.lines(scope))
+        with show.bar("export", memory.store.count(scope)) as progress:
+            written = memory.export(file, **asdict(scope), progress=progress)
+    if as_json:
+        return show.document({"path": file, "notes": written})
+    return show.out(f"wrote {show.plural(written, 'note')} to {file}")
+
+
+@app.command(epilog=examples("retcon load notes.jsonl", "zcat ann.jsonl.gz | retcon load - --db copy.db"))
+def load(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSONL, a note a line; '-' is standard input.")],
+    *,
+    db: Db = DB,
+    as_json: AsJson = False,
+) -> None:
+    """Read notes from JSONL, all or none.
+
+    It is one transaction; notes that are there already are passed over."""
+    total = None if file == "-" else count_lines(file)
+    with opened(db, create=True) as memory, show.bar("load", total) as progress:
+        added = memory.load(stdin_lines() if file == "-" else file, progress=progress)
+    return show.document({"added": added}) if as_json else show.out(f"added {show.plural(added, 'note')} to {db}")
+
+
+# -- about retcon ------------------------------------------------------------------------------------------------------
+
+
+@app.command(epilog=examples("retcon doctor", "retcon doctor --db agent.db --router my-router.json --json"))
+def doctor(
+    *,
+    router: RouterFile = None,
+    counter: CounterName = None,
+    retriever: RetrieverName = None,
+    embedder: EmbedderName = None,
+    db: Db = DB,
+    as_json: AsJson = False,
+) -> None:
+    """Say what is configured and what is missing.
+
+    The exit code is 1 if something is broken."""
+    from retcon.cli.doctor import examine, tell
+
+    report = examine(db, router=router, counter=counter, retriever=retriever, embedder=embedder)
+    show.document(report) if as_json else tell(report)
+    if not report["ok"]:
+        raise typer.Exit(1)
+
+
+@app.command(epilog=examples("retcon demo", "retcon demo --json", "COLUMNS=120 retcon demo | less"))
+def demo(*, as_json: AsJson = False) -> None:
+    """Show recalls of a sample conversation.
+
+    One question of each type at 32, 64, 128 and 256 tokens, then all of them in a table. Nothing is kept."""
+    from retcon.cli.story import tell
+    from retcon.demo import play
+
+    acts = play(show.bar)
+    return show.document(dict(acts)) if as_json else tell(acts)
+
+
+@app.command(epilog=examples("retcon version", "retcon --version"))
+def version(*, as_json: AsJson = False) -> None:
+    """Show the version."""
+    show.document({"version": retcon.__version__}) if as_json else show.out(f"retcon {retcon.__version__}")
