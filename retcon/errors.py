@@ -7,6 +7,13 @@
     ├── StoreError            the database cannot be opened, read or written
     │   ├── SchemaError       the file was written by a newer retcon
     │   └── BusyError         another process kept the database locked past the time-out
+    ├── ModelError            a model was asked and gave no usable reply
+    │   ├── AuthError              the endpoint refused the key
+    │   ├── RateLimitError         too many requests, still so after the retries
+    │   ├── ContextTooLongError    the prompt does not fit the model's window
+    │   ├── MalformedReplyError    the reply is not what the protocol says
+    │   ├── ModelTimeoutError      no reply within the time-out
+    │   └── ModelUnavailableError  no connection, or a server that fails
     ├── RouterError           a router file does not say what a router must say
     └── MissingExtraError     an optional part is not installed; the message carries the install line
 
@@ -67,6 +74,52 @@ class BusyError(StoreError):
     """Another process held the store locked for longer than the time-out."""
 
     code = "busy"
+
+
+class ModelError(RetconError):
+    """A model was asked and gave no usable reply. The base class stands for a request that the endpoint refused."""
+
+    code = "model"
+
+
+class AuthError(ModelError):
+    """The endpoint refused the key, or wants one."""
+
+    code = "model_auth"
+
+
+class RateLimitError(ModelError):
+    """The endpoint asks for fewer requests, and did so until the retries were used up."""
+
+    code = "model_rate_limit"
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        self.retry_after = retry_after  # seconds, where the endpoint named them
+        super().__init__(message)
+
+
+class ContextTooLongError(ModelError):
+    """The prompt and the token ceiling do not fit the model's context window."""
+
+    code = "model_context"
+
+
+class MalformedReplyError(ModelError):
+    """The reply is not what the protocol says: not JSON, another shape, no text, too large."""
+
+    code = "model_malformed"
+
+
+class ModelTimeoutError(ModelError):
+    """No complete reply came within the time-out."""
+
+    code = "model_timeout"
+
+
+class ModelUnavailableError(ModelError):
+    """The model cannot be reached, or its server fails."""
+
+    code = "model_unavailable"
 
 
 class RouterError(RetconError):

@@ -6,10 +6,11 @@ A sentence is worth
 
     prior * (BASE + overlap + KIND [it holds the kind of thing the query asks for]) * (ASKS if it is a question)
 
-where the prior is the retriever's score of its note, best note 1, and the overlap is the share of the query's words
-that the sentence holds, each weighed by how rare it is among the candidate sentences. The retriever says which note,
-the overlap which sentence of it; neither alone is enough. Sentences enter best first. The first one that is too long
-enters as the run of its words that is worth most, begun at a clause; after it, only whole sentences.
+where the prior is the retriever's score of its note, best note 1, raised a little for newer notes, and the overlap is
+the share of the query's words that the sentence holds, each weighed by how rare it is among the candidate sentences.
+The retriever says which note, the overlap which sentence of it; neither alone is enough. Sentences enter best first.
+The first one that is too long enters as the run of its words that is worth most, begun at a clause; after it, only
+whole sentences.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from retcon.words import query_terms, sentences, stem_words, stems, words
 BASE = 0.4  # tuned on LongMemEval; docs/extract.md has the neighbours of these values
 KIND = 0.4
 ASKS = 0.5
+NEWER = 0.1  # the newest note's gain over the oldest: what was said last is what holds now
 ROOM = 6  # tokens: a date must leave the best piece as many, and a sentence is not cut to fewer
 LEAST = 3  # words or tokens below which nothing more is added
 MARK = " ..."  # stands between a part of a sentence and what follows it on the line
@@ -186,10 +188,12 @@ def _fresh(hits: Sequence[Hit]) -> list[int]:
 
 
 def _priors(hits: Sequence[Hit]) -> list[float]:
-    """The retriever's opinion of each note, best 1; by rank where its scores are none to divide by."""
+    """The retriever's opinion of each note, best 1, or its rank where there are no scores to divide; newer gains."""
     top = max((hit.score for hit in hits), default=0.0)
     usable = 0 < top < math.inf and all(hit.score >= 0 for hit in hits)
-    return [hit.score / top if usable else 2 / (2 + i) for i, hit in enumerate(hits)]
+    times = sorted({hit.note.timestamp or "" for hit in hits})
+    gain = {moment: 1 + NEWER * at / max(len(times) - 1, 1) for at, moment in enumerate(times)}
+    return [(hit.score / top if usable else 2 / (2 + i)) * gain[hit.note.timestamp or ""] for i, hit in enumerate(hits)]
 
 
 # - how it is shown -

@@ -141,7 +141,7 @@ class Memory:
         return self.store.delete_all(scope)
 
     def purge(self) -> bool:
-        """Whether deleted words are gone from the files, which are rewritten for it; False while somebody else reads."""
+        """Whether deleted words are gone from the files, which are rewritten for it; False while others read."""
         return self.store.purge()
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -324,12 +324,12 @@ class Memory:
         if isinstance(source, (str, os.PathLike)):
             try:
                 with Path(source).open(encoding="utf-8") as file:
-                    self.store.add(self._notes(_parsed(file)), progress=progress)
+                    self.store.add(self._parsed(file), progress=progress)
             except (OSError, UnicodeDecodeError) as error:
                 why = getattr(error, "strerror", None) or error
                 raise InputError(f"cannot read {os.fspath(source)}: {why}") from error
         else:
-            self.store.add(self._notes(_parsed(source)), progress=progress)
+            self.store.add(self._parsed(source), progress=progress)
         return self.store.count(Scope()) - before
 
     def _notes(self, drafts: Iterable[dict[str, Any]], *, chained: bool = False) -> Iterator[Note]:
@@ -337,14 +337,27 @@ class Memory:
         stamp = self._stamp()
         last: dict[tuple[str | None, ...], str] = {}  # scope -> id of its newest note
         for draft in drafts:
-            if "id" not in draft:
-                draft["id"] = self.new_id()
-            note = validate.note(draft, created_at=stamp)
+            note = self._note(draft, stamp)
             scope = (note.user_id, note.agent_id, note.run_id)
             if chained and note.session is None and "follows" not in draft:
                 note = replace(note, follows=last.get(scope))
             last[scope] = note.id
             yield note
+
+    def _parsed(self, lines: Iterable[str]) -> Iterator[Note]:
+        stamp = self._stamp()
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                note = self._note(validate.draft(json.loads(line)), stamp)
+            except (ValueError, RecursionError) as error:  # InputError is a ValueError too
+                raise InputError(f"line {number}: {str(error).splitlines()[0]}") from None
+            yield note
+
+    def _note(self, draft: Mapping[str, Any], stamp: str) -> Note:
+        named = draft if "id" in draft else {**draft, "id": self.new_id()}
+        return validate.note(named, created_at=stamp)
 
     def _stamp(self) -> str:
         return self.now().isoformat(timespec="seconds")
@@ -366,17 +379,6 @@ class Memory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _parsed(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            (draft,) = validate.drafts(json.loads(line))
-        except (ValueError, RecursionError) as error:  # InputError is a ValueError too
-            raise InputError(f"line {number}: {str(error).splitlines()[0]}") from None
-        yield draft
 
 
 def _forced(decision: Decision, action: str) -> Decision:

@@ -114,8 +114,9 @@ def best(snapshot: Snapshot, terms: Sequence[str], top_k: int, only: Filter | No
     while at < len(order) and threshold <= ahead[at]:  # a note that holds only what is ahead may still get in
         listed = snapshot.postings(order[at])
         slots, gains = _passing(listed, scorer.gain(order[at], listed.counts, listed.lengths), allowed)
-        scores[slots] += gains
-        threshold = max(threshold, _kth(scores[slots], top_k))
+        gains += scores[slots]
+        scores[slots] = gains
+        threshold = max(threshold, _kth(gains, top_k))
         at += 1
     candidates = np.flatnonzero(scores >= max(threshold - ahead[at] - SLACK, SLACK))
     # Exact scores of the most promising few raise the bar for all others.
@@ -124,7 +125,7 @@ def best(snapshot: Snapshot, terms: Sequence[str], top_k: int, only: Filter | No
     threshold = max(threshold, _kth(exact, top_k))
     others = others[scores[others] >= threshold - ahead[at] - SLACK]
     while at < len(order) and len(others) * LOOKUP > stats[order[at]].df:
-        listed = snapshot.postings(order[at])
+        listed = _among(snapshot.postings(order[at]), others, snapshot.slots)
         scores[listed.slots] += scorer.gain(order[at], listed.counts, listed.lengths)
         at += 1
         others = others[scores[others] >= threshold - ahead[at] - SLACK]
@@ -165,6 +166,14 @@ def _passing(
         return listed.slots, gains
     keep = allowed[listed.slots]
     return listed.slots[keep], gains[keep]
+
+
+def _among(listed: Postings, slots: NDArray[np.int64], size: int) -> Postings:
+    """The entries of notes in the given slots."""
+    wanted = np.zeros(size, bool)
+    wanted[slots] = True
+    at = np.flatnonzero(wanted[listed.slots])
+    return Postings(listed.slots[at], listed.counts[at], listed.lengths[at])
 
 
 def _kth(values: NDArray[np.float64], k: int) -> float:

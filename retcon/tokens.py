@@ -17,6 +17,8 @@ import numbers
 import operator
 import re
 import reprlib
+import unicodedata
+import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -133,7 +135,7 @@ _KINDS = {
     "word": rf"[ {_SIGN}]?[{_LATIN}]{{1,32}}",  # with the one space or sign that BPE glues to it
     "digits": r"[0-9]{1,32}",
     "signs": rf" ?[{_SIGN}]{{1,16}}",
-    "spaces": r" {1,64}(?= |\Z)| ",  # the last space of a run goes with what follows it
+    "spaces": r" {1,64}(?= )| ",  # the last space of a run goes with what follows it
     "breaks": r"[\r\n]{1,16}|\t{1,16}",
     "other": r" ?[^\x00-\x7f]|.",
 }
@@ -213,11 +215,12 @@ _CHUNK = re.compile(r".{1,40000}\Z|.{1,40000}(?<=\S)(?= )|.{1,40000}", re.DOTALL
 
 @lru_cache(maxsize=2)
 def _bpe(vocabulary: str) -> Counter:
-    try:
-        import bpe_openai
-    except ImportError as error:
-        raise MissingExtraError("counting exact BPE tokens", "bpe") from error
-    encode = bpe_openai.get_encoding(f"{vocabulary}_base").encode_ordinary
+    with warnings.catch_warnings(action="ignore"):  # the package opens its files in a way that Python frowns upon
+        try:
+            import bpe_openai
+        except ImportError as error:
+            raise MissingExtraError("counting exact BPE tokens", "bpe") from error
+        encode = bpe_openai.get_encoding(f"{vocabulary}_base").encode_ordinary
     return _Named(f"bpe:{vocabulary}", lambda text: sum(len(encode(chunk)) for chunk in _CHUNK.findall(text)))
 
 
@@ -234,24 +237,22 @@ _BUILT_IN: dict[str, Callable[[], Counter]] = {
 # ---- cutting
 
 # A unit is what a cut never divides: a word with what is glued to it (don't, 3,200, 2023-05-20, $5, 50%), or one
-# character of any other kind with its marks. Ranges stand for Unicode categories, which `re` does not know.
+# character of any other kind. Letters, digits and marks of the scripts that write spaces make words.
 _WORD = (
     "0-9A-Z_a-z\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u0dff\u0f00-\u0fff\u10a0-\u167f\u1681-\u177f"
     "\u1800-\u1fff\u2c00-\u2dff\ua000-\ud7ff\ufb00-\ufdff\ufe70-\ufefe\uff10-\uff19\uff21-\uff3a\uff41-\uff5a"
     "\U00010000-\U00016fff\U0001d400-\U0001d7ff\U0001e000-\U0001efff"
 )
-_EXTEND = (  # combining marks, vowel signs, variation selectors, skin tones, tags, the keycap
-    "\u0300-\u036f\u0e31\u0e33-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb3-\u0ebc\u0ec8-\u0ece\u102b-\u103e\u1056-\u1059"
-    "\u17b4-\u17d3\u17dd\u1ab0-\u1aff\u1dc0-\u1dff\u200c\u20d0-\u20ff\u302a-\u302f\u3099\u309a\ufe00-\ufe0f\ufe20-\ufe2f\uff9e\uff9f"
-    "\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f\U000e0100-\U000e01ef"
-)
+_EXTEND = "\u0e33\u0eb3\u200c\uff9e\uff9f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"  # marks by use, not by category
 _JOINER = "\u200d\u1039\u17d2"  # ties the next character to this one: zero-width joiner, Burmese and Khmer stacking
 _OPENER = r"!-/:-@\[-`{-~\u00a1\u00a3\u00ab\u00bf\u2018\u201c\u20ac"  # after white space: goes with the next word
 _GLUE = rf"[-.:/@&+'\u00ad\u2010\u2011\u2019\u200c{_JOINER}]|(?<=[0-9]),(?=[0-9])"  # two words become one
 _SUFFIX = r"%+#$\u00a3\u00a5\u00b0\u2030\u20ac"
-_ONE = r"(?:[\U0001f1e6-\U0001f1ff]{2}|[\ud800-\udbff][\udc00-\udfff]|\S)"  # a flag, two halves of a pair, a character
+_ONE = (
+    rf"(?:[\U0001f1e6-\U0001f1ff]{{2}}|[\ud800-\udbff][\udc00-\udfff]|[^\s{_JOINER}])"  # a flag, a pair of halves, any
+)
 _UNIT = re.compile(
-    rf"(?:(?:(?<!\S)[{_OPENER}])?[{_WORD}]+(?:(?:{_GLUE})[{_WORD}]+)*[{_SUFFIX}]*|{_ONE})"
+    rf"(?:(?:(?<!\S)[{_OPENER}])?[{_WORD}]+(?:(?:{_GLUE})[{_WORD}]+)*[{_SUFFIX}]*|{_ONE}|(?=[{_JOINER}]))"
     rf"(?:[{_EXTEND}]|[{_JOINER}](?:(?![{_WORD}]){_ONE})?)*"
 )
 
@@ -260,13 +261,13 @@ def cut(text: str, budget: int, count: Counter) -> str:
     """The longest prefix within the budget that ends where a word ends, no white space after it; "" where none fits.
 
     Budget 0 gives "" whatever the counter says. With a counter whose count can fall as the text grows, the prefix still
-    fits, but a longer one might too. The work grows with the prefix and not with the text: prefixes of doubling length are
+    fits, but a longer one might too. The work grows with the prefix, not with the text: prefixes of doubling length are
     counted until one is too long, and only the word ends inside the last doubling are searched.
     """
     budget, count = check_budget(budget), counter(count)
     fits, tokens, reach = 0, 0, 6 * budget + 64
     units = _UNIT.finditer(text if budget else "")
-    while ends := _ends(units, reach):
+    while ends := _ends(text, units, reach):
         total = count(text[: ends[-1]])
         if total > budget:
             return text[: _last_fit(lambda end: count(text[:end]), [fits, *ends], tokens, total, budget)]
@@ -274,13 +275,15 @@ def cut(text: str, budget: int, count: Counter) -> str:
     return text[:fits]
 
 
-def _ends(units: Iterator[re.Match[str]], reach: int) -> list[int]:
-    """Where the next units end, up to the first end at or past `reach`."""
+def _ends(text: str, units: Iterator[re.Match[str]], reach: int) -> list[int]:
+    """Where the next units end, up to the first end at or past `reach`; a mark belongs to what stands before it."""
     ends: list[int] = []
     for unit in units:
-        ends.append(unit.end())
-        if ends[-1] >= reach:
-            break
+        following = text[unit.end() : unit.end() + 1]
+        if following < "\u0300" or unicodedata.category(following)[0] != "M":
+            ends.append(unit.end())
+            if unit.end() >= reach:
+                break
     return ends
 
 

@@ -35,6 +35,14 @@ def drafts(what: What, **shared: Any) -> Iterator[dict[str, Any]]:
         yield given | {name: value for name, value in fields.items() if value is not None or name == "text"}
 
 
+def draft(what: object) -> dict[str, Any]:
+    """The note fields of one text or message."""
+    if not isinstance(what, (str, Mapping)):
+        raise InputError(f"a note is text or a message with role and content, not {_kind(what)}")
+    (one,) = drafts(what)
+    return one
+
+
 def _iterate(what: object) -> Iterable[Any]:
     if not isinstance(what, Iterable) or isinstance(what, (bytes, bytearray)):
         raise InputError(f"a note is text, a message with role and content, or a list of those, not {_kind(what)}")

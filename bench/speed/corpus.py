@@ -8,21 +8,23 @@ has 8 to 16 words: half function words, and of the other half two thirds from on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retcon.note import Note
+from retcon.words import spoken_date
 
 VOCABULARY = 200_000
 SHIFT, SLOPE = 2.7, 1.07
 SESSION = 20  # turns
 TOPIC, TOPICAL = 30, 0.3  # words of a session's topic, share of content words that come from it
 MEDIAN, SPREAD, LONGEST = 20, 0.8, 400  # words of a note
-CHUNK = 2_000  # sessions drawn at a time
+CHUNK = 1_000  # notes drawn at a time: a smaller corpus is the beginning of a larger one
 
 FUNCTION = """
 i the to you a and it that of is in my for have was me on so with this be but not just do are like at what we your they
@@ -45,17 +47,15 @@ class Corpus:
     def notes(self, size: int, *, user_id: str = "u", part: int = 0) -> Iterator[Note]:
         """`size` notes of one user, turn by turn; another `part` of the same corpus has other notes."""
         rng = np.random.default_rng((self.seed, part))
-        made = 0
-        while made < size:
-            for text in self._texts(rng, min(CHUNK * SESSION, size - made)):
-                session = made // SESSION
-                yield Note(
-                    id=f"{user_id}-{made}", text=text, user_id=user_id, session=f"{user_id}-s{session}",
-                    speaker="assistant" if made % 2 else "user", timestamp=_day(session), created_at="2026-01-01",
-                )  # fmt: skip
-                made += 1
+        texts = (text for _ in range(0, size, CHUNK) for text in self._texts(rng, CHUNK))
+        for number, text in enumerate(islice(texts, size)):
+            session = number // SESSION
+            yield Note(
+                id=f"{user_id}-{number}", text=text, user_id=user_id, session=f"{user_id}-s{session}",
+                speaker="assistant" if number % 2 else "user", timestamp=_day(session), created_at="2026-01-01",
+            )  # fmt: skip
 
-    def queries(self, texts: list[str], count: int) -> list[str]:
+    def queries(self, texts: Sequence[str], count: int) -> list[str]:
         """Questions about notes drawn from the texts."""
         rng = np.random.default_rng((self.seed, 1_000_003))
         return [self._query(rng, texts[i]) for i in rng.integers(0, len(texts), count)]
@@ -117,3 +117,12 @@ def _word(number: int) -> str:
 
 def _day(session: int) -> str:
     return (date(2020, 1, 1) + timedelta(days=session % 1_826)).isoformat()
+
+
+def indexed_texts(notes: Iterable[Note]) -> Iterator[str]:
+    """What our index reads of each note: its words, its speaker and date, and the turn before it. Rivals get the same."""
+    before: Note | None = None
+    for note in notes:
+        context = before.text if before and before.session == note.session else ""
+        yield f"{note.speaker} {note.text} {spoken_date(note.timestamp)} {context}"
+        before = note

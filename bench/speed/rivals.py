@@ -125,7 +125,9 @@ class Bm25s:
         self._index.index(self._tokens(list(texts)), show_progress=False)
 
     def search(self, query: str, top_k: int) -> list[int]:
-        found = self._index.retrieve([list(dict.fromkeys(stems(query)))], k=top_k, show_progress=False, return_as="documents")
+        found = self._index.retrieve(
+            [list(dict.fromkeys(stems(query)))], k=top_k, show_progress=False, return_as="documents"
+        )
         places: list[int] = np.asarray(found)[0].tolist()
         return places
 

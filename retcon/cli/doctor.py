@@ -6,6 +6,7 @@ import importlib.util
 import os
 import platform
 import sqlite3
+import stat
 from typing import Any
 
 import retcon
@@ -13,11 +14,14 @@ from retcon.cli import show
 from retcon.errors import RetconError
 from retcon.memory import Memory
 from retcon.operate import ACTIONS
+from retcon.tokens import check_budget
 
-OLDEST_SQLITE = (3, 37)  # the first with STRICT tables
 EXTRAS = {  # extra -> what it brings, and the modules by which it is recognised
     "embed": ("static word vectors", ("wordllama",)),
     "bpe": ("exact BPE token counts", ("bpe_openai",)),
+    "http": ("OpenAI-compatible model endpoints", ("httpx",)),
+    "local": ("local GGUF models", ("xllamacpp",)),
+    "gpu": ("local models on a GPU", ("torch", "transformers", "accelerate")),
     "bench": ("rivals for the benchmarks", ("rank_bm25", "bm25s", "tantivy", "psutil")),
 }
 READ = ("RETCON_DB", "RETCON_BUDGET")  # variables that this version reads
@@ -36,7 +40,8 @@ def examine(db: str, **options: str | None) -> dict[str, Any]:
         "model": f"none configured: actions are {', '.join(ACTIONS)}",
         "environment": {name: os.environ.get(name) for name in READ} | {name: _hidden(name) for name in KEYS},
     }
-    parts = ("sqlite", "setup", "store")
+    report["environment"] |= _budget(report["environment"]["RETCON_BUDGET"])
+    parts = ("sqlite", "setup", "store", "environment")
     broken = [f"{part}: {report[part]['error']}" for part in parts if "error" in report[part]]
     return {"ok": not broken, "broken": broken} | report
 
@@ -48,7 +53,10 @@ def _sqlite() -> dict[str, Any]:
         try:
             connection.execute(statement)
         except sqlite3.Error:
-            found |= {feature: False, "error": f"SQLite {sqlite3.sqlite_version} lacks {feature}, 3.37 has it"}
+            found |= {
+                feature: False,
+                "error": f"SQLite {sqlite3.sqlite_version} lacks {feature}: 3.37 or newer is needed",
+            }
     connection.close()
     return found
 
@@ -71,13 +79,12 @@ def _setup(options: dict[str, str | None]) -> dict[str, Any]:
 
 def _store(db: str) -> dict[str, Any]:
     found: dict[str, Any] = {"path": db, "exists": os.path.exists(db)}
+    fault = _obstacle(db)
+    if fault:
+        return found | {"error": fault}
     if not found["exists"]:
-        folder = os.path.dirname(os.path.abspath(db))
-        usable = "://" not in db and os.access(folder, os.W_OK)
-        return found if usable else found | {"error": f"{folder} is no folder that can be written to"}
+        return found
     try:
-        if os.path.isdir(db):
-            return found | {"error": f"{db} is a folder: name a file in it"}
         with Memory(db) as memory:
             found |= memory.stats()
         return found if found["check"] == "ok" else found | {"error": f"quick check: {found['check']}"}
@@ -85,10 +92,32 @@ def _store(db: str) -> dict[str, Any]:
         return found | {"error": str(error)}
 
 
+def _obstacle(db: str) -> str | None:
+    """What keeps a store from being at this path; None where nothing does."""
+    folder = os.path.dirname(os.path.abspath(db))
+    try:
+        if stat.S_ISDIR(os.stat(db).st_mode):
+            return f"{db} is a folder: name a file in it"
+        return None
+    except FileNotFoundError:
+        writable = os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+        return None if writable and "://" not in db else f"{folder} is no folder that can be written to"
+    except OSError as error:
+        return f"{db[:200]}: {error.strerror}"
+
+
 def _extra(name: str, about: str, modules: tuple[str, ...]) -> dict[str, Any]:
     missing = [module for module in modules if importlib.util.find_spec(module) is None]
     found: dict[str, Any] = {"about": about, "installed": not missing}
     return found | ({"missing": missing, "install": f"pip install 'retcon-memory[{name}]'"} if missing else {})
+
+
+def _budget(text: str | None) -> dict[str, str]:
+    try:
+        check_budget(int(text or 0))
+        return {}
+    except ValueError:  # InputError is one too
+        return {"error": f"RETCON_BUDGET is {(text or '')[:40]!r}, not a whole number of tokens"}
 
 
 def _hidden(name: str) -> str | None:
@@ -106,11 +135,11 @@ def tell(report: dict[str, Any]) -> None:
     _line("model", report["model"])
     for name, extra in report["extras"].items():
         _line(f"[{name}]", extra["about"] + (" installed" if extra["installed"] else f" missing: {extra['install']}"))
-    for name, value in report["environment"].items():
-        _line(name, value or "not set")
+    for name in (*READ, *KEYS):
+        _line(name, report["environment"][name] or "not set")
     show.out()
     for fault in report["broken"]:
-        show.fold(f"BROKEN {fault}")
+        show.out(f"BROKEN {show.one_line(fault)}")
     if report["ok"]:
         show.out("ready")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -123,16 +123,14 @@ def read_stdin() -> str:
 
 
 def stdin_lines() -> Iterator[str]:
-    """Standard input line by line, as UTF-8."""
+    """Standard input line by line, each of which must be UTF-8."""
     if _at_terminal():
         raise InputError("pipe JSONL in, or name a file")
-    reader = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig")
-    try:
-        yield from reader
-    except UnicodeDecodeError as error:
-        raise InputError(f"standard input is not UTF-8: byte 0x{error.object[error.start]:02x}") from None
-    finally:
-        reader.detach()  # the stream is not ours to close
+    for number, raw in enumerate(sys.stdin.buffer, 1):
+        try:
+            yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"line {number}: not UTF-8, byte 0x{raw[error.start]:02x} at {error.start}") from None
 
 
 def _at_terminal() -> bool:
@@ -141,20 +139,17 @@ def _at_terminal() -> bool:
 
 def messages(path: str) -> list[Any]:
     """The list of messages in a JSON file, or in standard input for '-'."""
+    where = "standard input" if path == "-" else path
     try:
-        if path == "-":
-            found = json.loads(read_stdin())
-        else:
-            with open(path, encoding="utf-8-sig") as file:
-                found = json.load(file)
+        found = json.loads(read_stdin() if path == "-" else Path(path).read_text(encoding="utf-8-sig"))
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path} is not JSON: {error}") from None
+        raise InputError(f"{where} is not JSON in UTF-8: {error}") from None
     if not isinstance(found, list):
-        raise InputError(f"{path} holds no list of messages with role and content")
+        raise InputError(f"{where} holds no list of messages with role and content")
     return found
 
 

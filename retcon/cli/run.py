@@ -89,7 +89,8 @@ def guarded(run: Callable[[], Any], *, as_json: bool) -> int:
 
 def _usage(error: Any) -> str:
     where = getattr(getattr(error, "ctx", None), "command_path", "retcon")
-    return f"{error.format_message().rstrip('. ')}. Try '{where} --help'."
+    dash = "a text that starts with a dash goes after --, or " if type(error).__name__ == "NoSuchOption" else ""
+    return f"{error.format_message().rstrip('. ')}; {dash}try '{where} --help'"
 
 
 def _fail(code: str, message: str, *, as_json: bool, exit_code: int = BAD_USE) -> int:

@@ -96,7 +96,7 @@ def table(rows: Iterable[Sequence[str]], *columns: str) -> None:
     cells = [[name.lstrip(">") for name in columns], *([one_line(cell[:WIDEST]) for cell in row] for row in rows)]
     widths = [min(max(map(cell_len, column)), WIDE) for column in zip(*cells, strict=True)]
     longest, room = max(cell_len(row[-1]) for row in cells), width() - sum(widths[:-1]) - 2 * len(widths[:-1])
-    widths[-1] = min(longest, max(10, room))
+    widths[-1] = min(longest, max(4, room))
     cells.insert(1, ["-" * wide for wide in widths])
     for row in cells:
         sides = (_fit(cell, wide, name) for cell, wide, name in zip(row, widths, columns, strict=True))

@@ -110,8 +110,8 @@ def _summary(act: dict[str, Any]) -> None:
     _title(f"All {act['questions']} questions")
     fold(
         f"The answers of {act['stated']} questions stand in their gold turns word for word: 'answers' counts those "
-        "whose words are all in the recalled text. 'gold turns' is the share of gold turns that are there, wholly or in "
-        "part, over all questions; 'tokens' and 'ms' are means over all of them."
+        "whose words are all in the recalled text. 'gold turns' is the share of gold turns that are there, wholly or "
+        "in part, over all questions; 'tokens' and 'ms' are means over all of them."
     )
     out()
     rows = [

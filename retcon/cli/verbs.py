@@ -9,12 +9,8 @@ from typing import Annotated, Any
 import typer
 
 import retcon
+from retcon.cli import options as opt
 from retcon.cli import show
-from retcon.cli.options import (
-    BUDGET, DB, Action, AgentId, AsJson, Budget, CounterName, Db, EmbedderName, Exclude, Meta, NoteId, Query,
-    RetrieverName, RouterFile, RunId, Session, Since, Speaker, Text, Timestamp, TopK, Until, UserId, Yes, count_lines,
-    messages, metadata, opened, stdin_lines, text_of,
-)  # fmt: skip  # isort: skip
 from retcon.cli.run import Group
 from retcon.errors import InputError
 from retcon.memory import Memory
@@ -51,9 +47,7 @@ def _version(wanted: bool) -> None:
 @app.callback(invoke_without_command=True)
 def _retcon(
     context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show it.")
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
 ) -> None:
     if context.invoked_subcommand is None:
         show.out(context.get_help())
@@ -70,28 +64,28 @@ def _retcon(
     )
 )
 def add(
-    text: Text = None,
+    text: opt.Text = None,
     *,
     file: Annotated[
         str | None, typer.Option("--messages", metavar="FILE", help="JSON list of role and content; '-' is stdin.")
     ] = None,
     note_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The note's id, else random.")] = None,
-    user_id: UserId = None,
-    agent_id: AgentId = None,
-    run_id: RunId = None,
-    session: Session = None,
-    speaker: Speaker = None,
-    timestamp: Timestamp = None,
-    meta: Meta = None,
-    db: Db = DB,
-    as_json: AsJson = False,
+    user_id: opt.UserId = None,
+    agent_id: opt.AgentId = None,
+    run_id: opt.RunId = None,
+    session: opt.Session = None,
+    speaker: opt.Speaker = None,
+    timestamp: opt.Timestamp = None,
+    meta: opt.Meta = None,
+    db: opt.Db = opt.DB,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Store a text, or a list of messages, as raw notes."""
     if file is not None and text is not None:
         raise InputError("give a text or --messages, not both")
-    what: Any = messages(file) if file is not None else text_of(text, "text")
-    values = metadata(meta)
-    with opened(db, create=True) as memory:
+    what: Any = opt.messages(file) if file is not None else opt.text_of(text, "text")
+    values = opt.metadata(meta)
+    with opt.opened(db, create=True) as memory:
         stored = memory.add(
             what, id=note_id, user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, speaker=speaker,
             timestamp=timestamp, metadata=values,
@@ -109,22 +103,23 @@ def add(
     )
 )
 def supersede(
-    note_id: NoteId,
-    text: Text = None,
+    note_id: opt.NoteId,
+    text: opt.Text = None,
     *,
     new_id: Annotated[str | None, typer.Option("--new-id", metavar="ID", help="The correction's id.")] = None,
-    session: Session = None,
-    speaker: Speaker = None,
-    timestamp: Timestamp = None,
-    meta: Meta = None,
-    db: Db = DB,
-    as_json: AsJson = False,
+    session: opt.Session = None,
+    speaker: opt.Speaker = None,
+    timestamp: opt.Timestamp = None,
+    meta: opt.Meta = None,
+    db: opt.Db = opt.DB,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Correct a note; history keeps the old text.
 
-    Recall finds the correction from now on. The older note stays as it was, and history shows both."""
-    words, values = text_of(text, "text"), metadata(meta)
-    with opened(db) as memory:
+    Recall finds the correction from now on. The older note stays as it was, and history shows both.
+    """
+    words, values = opt.text_of(text, "text"), opt.metadata(meta)
+    with opt.opened(db) as memory:
         stored = memory.supersede(
             note_id, words, new_id=new_id, session=session, speaker=speaker, timestamp=timestamp, metadata=values
         )
@@ -145,20 +140,21 @@ def delete(
     *,
     whole: Annotated[bool, typer.Option("--all", help="All notes of the scope that is named.")] = False,
     everything: Annotated[bool, typer.Option("--everything", help="All notes of the store.")] = False,
-    user_id: UserId = None,
-    agent_id: AgentId = None,
-    run_id: RunId = None,
-    yes: Yes = False,
-    db: Db = DB,
-    as_json: AsJson = False,
+    user_id: opt.UserId = None,
+    agent_id: opt.AgentId = None,
+    run_id: opt.RunId = None,
+    yes: opt.Yes = False,
+    db: opt.Db = opt.DB,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Delete notes and all that stands on them.
 
-    Their words leave the files too; where another reader holds the log back, a warning says so."""
+    Their words leave the files too; where another reader holds the log back, a warning says so.
+    """
     scope = Scope(user_id, agent_id, run_id)
-    if bool(ids) + whole + everything != 1 or (scope != Scope() and not whole):
+    if bool(ids) + whole + everything != 1 or whole != (scope != Scope()):
         raise InputError("name ids, or --all with a user, agent or run id, or --everything")
-    with opened(db) as memory:
+    with opt.opened(db) as memory:
         _ask(memory, ids or [], scope, yes=yes)
         gone = memory.store.delete(ids) if ids else memory.delete_all(**asdict(scope), everything=everything)
     _tell_deleted(gone, as_json=as_json)
@@ -186,9 +182,9 @@ def _tell_deleted(gone: Deleted, *, as_json: bool) -> None:
 
 
 @app.command(epilog=examples("retcon get 4f1c", "retcon get 4f1c --json | jq -r .text"))
-def get(note_id: NoteId, *, db: Db = DB, as_json: AsJson = False) -> None:
+def get(note_id: opt.NoteId, *, db: opt.Db = opt.DB, as_json: opt.AsJson = False) -> None:
     """Show one note."""
-    with opened(db) as memory:
+    with opt.opened(db) as memory:
         found = memory.get(note_id)
     return show.document(found.to_dict()) if as_json else show.note(found)
 
@@ -203,31 +199,31 @@ def get(note_id: NoteId, *, db: Db = DB, as_json: AsJson = False) -> None:
 )
 def list_(
     *,
-    user_id: UserId = None,
-    agent_id: AgentId = None,
-    run_id: RunId = None,
-    session: Session = None,
-    since: Since = None,
-    until: Until = None,
-    meta: Meta = None,
+    user_id: opt.UserId = None,
+    agent_id: opt.AgentId = None,
+    run_id: opt.RunId = None,
+    session: opt.Session = None,
+    since: opt.Since = None,
+    until: opt.Until = None,
+    meta: opt.Meta = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many.")] = None,
     superseded: Annotated[bool, typer.Option("--superseded", help="Show superseded notes too.")] = False,
-    db: Db = DB,
-    as_json: AsJson = False,
+    db: opt.Db = opt.DB,
+    as_json: opt.AsJson = False,
 ) -> None:
     """List notes in the order they were added."""
-    with opened(db) as memory:
+    with opt.opened(db) as memory:
         found = memory.get_all(
             user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, since=since, until=until,
-            metadata=metadata(meta), limit=limit, superseded=superseded,
+            metadata=opt.metadata(meta), limit=limit, superseded=superseded,
         )  # fmt: skip
     return show.results(found) if as_json else show.notes(found)
 
 
 @app.command(epilog=examples("retcon history 4f1c", "retcon history 4f1c --json"))
-def history(note_id: NoteId, *, db: Db = DB, as_json: AsJson = False) -> None:
+def history(note_id: opt.NoteId, *, db: opt.Db = opt.DB, as_json: opt.AsJson = False) -> None:
     """Show every version of a note, oldest first."""
-    with opened(db) as memory:
+    with opt.opened(db) as memory:
         found = memory.history(note_id)
     return show.results(found) if as_json else show.versions(found)
 
@@ -240,27 +236,27 @@ def history(note_id: NoteId, *, db: Db = DB, as_json: AsJson = False) -> None:
     )
 )
 def search(
-    query: Query = None,
+    query: opt.Query = None,
     *,
-    user_id: UserId = None,
-    agent_id: AgentId = None,
-    run_id: RunId = None,
-    session: Session = None,
-    since: Since = None,
-    until: Until = None,
-    meta: Meta = None,
-    top_k: TopK = None,
-    retriever: RetrieverName = None,
-    embedder: EmbedderName = None,
-    db: Db = DB,
-    as_json: AsJson = False,
+    user_id: opt.UserId = None,
+    agent_id: opt.AgentId = None,
+    run_id: opt.RunId = None,
+    session: opt.Session = None,
+    since: opt.Since = None,
+    until: opt.Until = None,
+    meta: opt.Meta = None,
+    top_k: opt.TopK = None,
+    retriever: opt.RetrieverName = None,
+    embedder: opt.EmbedderName = None,
+    db: opt.Db = opt.DB,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Rank notes by how well they match a query."""
-    words = text_of(query, "query")
-    with opened(db, top_k=top_k, retriever=retriever, embedder=embedder) as memory:
+    words = opt.text_of(query, "query")
+    with opt.opened(db, top_k=top_k, retriever=retriever, embedder=embedder) as memory:
         found = memory.search(
             words, user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, since=since, until=until,
-            metadata=metadata(meta),
+            metadata=opt.metadata(meta),
         )  # fmt: skip
     return show.results(found) if as_json else show.hits(found)
 
@@ -276,34 +272,34 @@ def search(
     )
 )
 def recall(
-    query: Query = None,
+    query: opt.Query = None,
     *,
-    budget: Budget = BUDGET,
-    user_id: UserId = None,
-    agent_id: AgentId = None,
-    run_id: RunId = None,
-    session: Session = None,
-    since: Since = None,
-    until: Until = None,
-    meta: Meta = None,
-    action: Action = None,
-    exclude: Exclude = None,
-    top_k: TopK = None,
-    router: RouterFile = None,
-    counter: CounterName = None,
-    retriever: RetrieverName = None,
-    embedder: EmbedderName = None,
+    budget: opt.Budget = opt.BUDGET,
+    user_id: opt.UserId = None,
+    agent_id: opt.AgentId = None,
+    run_id: opt.RunId = None,
+    session: opt.Session = None,
+    since: opt.Since = None,
+    until: opt.Until = None,
+    meta: opt.Meta = None,
+    action: opt.Action = None,
+    exclude: opt.Exclude = None,
+    top_k: opt.TopK = None,
+    router: opt.RouterFile = None,
+    counter: opt.CounterName = None,
+    retriever: opt.RetrieverName = None,
+    embedder: opt.EmbedderName = None,
     text_only: Annotated[bool, typer.Option("--text", help="Print the packed text and nothing else.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name every dropped note with its reason.")] = False,
-    db: Db = DB,
-    as_json: AsJson = False,
+    db: opt.Db = opt.DB,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Print the best text within a budget, and why."""
-    words = text_of(query, "query")
-    with opened(db, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k) as memory:
+    words = opt.text_of(query, "query")
+    with opt.opened(db, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k) as memory:
         found = memory.recall(
             words, budget, user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, since=since, until=until,
-            metadata=metadata(meta), action=action, exclude=exclude or (),
+            metadata=opt.metadata(meta), action=action, exclude=exclude or (),
         )  # fmt: skip
     if as_json:
         return show.document(found.to_dict())
@@ -317,31 +313,31 @@ def recall(
     )
 )
 def decide(
-    query: Query = None,
+    query: opt.Query = None,
     *,
-    budget: Budget = BUDGET,
-    user_id: UserId = None,
-    agent_id: AgentId = None,
-    run_id: RunId = None,
-    session: Session = None,
-    since: Since = None,
-    until: Until = None,
-    meta: Meta = None,
-    exclude: Exclude = None,
-    top_k: TopK = None,
-    router: RouterFile = None,
-    counter: CounterName = None,
-    retriever: RetrieverName = None,
-    embedder: EmbedderName = None,
-    db: Db = DB,
-    as_json: AsJson = False,
+    budget: opt.Budget = opt.BUDGET,
+    user_id: opt.UserId = None,
+    agent_id: opt.AgentId = None,
+    run_id: opt.RunId = None,
+    session: opt.Session = None,
+    since: opt.Since = None,
+    until: opt.Until = None,
+    meta: opt.Meta = None,
+    exclude: opt.Exclude = None,
+    top_k: opt.TopK = None,
+    router: opt.RouterFile = None,
+    counter: opt.CounterName = None,
+    retriever: opt.RetrieverName = None,
+    embedder: opt.EmbedderName = None,
+    db: opt.Db = opt.DB,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Show which action recall would take, and why."""
-    words = text_of(query, "query")
-    with opened(db, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k) as memory:
+    words = opt.text_of(query, "query")
+    with opt.opened(db, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k) as memory:
         found = memory.decide(
             words, budget, user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, since=since, until=until,
-            metadata=metadata(meta), exclude=exclude or (),
+            metadata=opt.metadata(meta), exclude=exclude or (),
         )  # fmt: skip
     return show.document(found.to_dict()) if as_json else show.decision(found)
 
@@ -353,17 +349,18 @@ def decide(
 def export(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Where to write; '-' is standard output.")],
     *,
-    user_id: UserId = None,
-    agent_id: AgentId = None,
-    run_id: RunId = None,
-    db: Db = DB,
-    as_json: AsJson = False,
+    user_id: opt.UserId = None,
+    agent_id: opt.AgentId = None,
+    run_id: opt.RunId = None,
+    db: opt.Db = opt.DB,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Write notes as JSONL.
 
-    Superseded notes are included, so that load brings back the same memory."""
+    Superseded notes are included, so that load brings back the same memory.
+    """
     scope = Scope(user_id, agent_id, run_id)
-    with opened(db) as memory:
+    with opt.opened(db) as memory:
         if file == "-":
             if as_json:
                 return show.results(memory.get_all(**asdict(scope), superseded=True))
@@ -379,15 +376,16 @@ def export(
 def load(
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSONL, a note a line; '-' is standard input.")],
     *,
-    db: Db = DB,
-    as_json: AsJson = False,
+    db: opt.Db = opt.DB,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Read notes from JSONL, all or none.
 
-    It is one transaction; notes that are there already are passed over."""
-    total = None if file == "-" else count_lines(file)
-    with opened(db, create=True) as memory, show.bar("load", total) as progress:
-        added = memory.load(stdin_lines() if file == "-" else file, progress=progress)
+    It is one transaction; notes that are there already are passed over.
+    """
+    total = None if file == "-" else opt.count_lines(file)
+    with opt.opened(db, create=True) as memory, show.bar("load", total) as progress:
+        added = memory.load(opt.stdin_lines() if file == "-" else file, progress=progress)
     return show.document({"added": added}) if as_json else show.out(f"added {show.plural(added, 'note')} to {db}")
 
 
@@ -397,16 +395,17 @@ def load(
 @app.command(epilog=examples("retcon doctor", "retcon doctor --db agent.db --router my-router.json --json"))
 def doctor(
     *,
-    router: RouterFile = None,
-    counter: CounterName = None,
-    retriever: RetrieverName = None,
-    embedder: EmbedderName = None,
-    db: Db = DB,
-    as_json: AsJson = False,
+    router: opt.RouterFile = None,
+    counter: opt.CounterName = None,
+    retriever: opt.RetrieverName = None,
+    embedder: opt.EmbedderName = None,
+    db: opt.Db = opt.DB,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Say what is configured and what is missing.
 
-    The exit code is 1 if something is broken."""
+    The exit code is 1 if something is broken.
+    """
     from retcon.cli.doctor import examine, tell
 
     report = examine(db, router=router, counter=counter, retriever=retriever, embedder=embedder)
@@ -416,10 +415,11 @@ def doctor(
 
 
 @app.command(epilog=examples("retcon demo", "retcon demo --json", "COLUMNS=120 retcon demo | less"))
-def demo(*, as_json: AsJson = False) -> None:
+def demo(*, as_json: opt.AsJson = False) -> None:
     """Show recalls of a sample conversation.
 
-    One question of each type at 32, 64, 128 and 256 tokens, then all of them in a table. Nothing is kept."""
+    One question of each type at 32, 64, 128 and 256 tokens, then all of them in a table. Nothing is kept.
+    """
     from retcon.cli.story import tell
     from retcon.demo import play
 
@@ -427,7 +427,7 @@ def demo(*, as_json: AsJson = False) -> None:
     return show.document(dict(acts)) if as_json else tell(acts)
 
 
-@app.command(epilog=examples("retcon version", "retcon --version"))
-def version(*, as_json: AsJson = False) -> None:
+@app.command(epilog=examples("retcon version", "retcon version --json"))
+def version(*, as_json: opt.AsJson = False) -> None:
     """Show the version."""
     show.document({"version": retcon.__version__}) if as_json else show.out(f"retcon {retcon.__version__}")

@@ -107,7 +107,7 @@ class Connections:
         self._lock.release()
 
     def begin_child(self) -> None:
-        """Go on in the child: other threads are gone with their locks, and what they had open is never touched again."""
+        """Go on in the child: other threads are gone, their locks too, and what they had open is never touched."""
         self._lock = threading.Lock()
         _PARENTS.append(self._lines)
         self._lines = {owner: _Line(line.connection) for owner, line in self._lines.items() if owner is None}

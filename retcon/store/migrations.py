@@ -42,7 +42,13 @@ BEFORE UPDATE OF seq, id, scope, slot, session, speaker, timestamp, at, text, me
 BEGIN SELECT RAISE(ABORT, 'a raw note cannot be changed: supersede it'); END;
 CREATE TRIGGER note_is_not_replaced
 BEFORE INSERT ON note WHEN EXISTS (
-  SELECT 1 FROM note WHERE id = NEW.id OR seq = NEW.seq OR scope = NEW.scope AND slot = NEW.slot
+  SELECT 1 FROM note
+  WHERE id = NEW.id OR seq = NEW.seq OR scope = NEW.scope AND slot = NEW.slot OR supersedes = NEW.supersedes
+)
+BEGIN SELECT RAISE(ABORT, 'a raw note cannot be replaced: supersede it'); END;
+CREATE TRIGGER note_is_not_pushed_out
+BEFORE UPDATE OF supersedes ON note WHEN EXISTS (
+  SELECT 1 FROM note WHERE supersedes = NEW.supersedes AND seq <> NEW.seq
 )
 BEGIN SELECT RAISE(ABORT, 'a raw note cannot be replaced: supersede it'); END;
 
@@ -89,7 +95,36 @@ CREATE TRIGGER note_takes_its_records BEFORE DELETE ON note
 BEGIN DELETE FROM record WHERE id IN (SELECT record FROM record_source WHERE note = OLD.seq); END;
 """
 
-STEPS: tuple[str, ...] = (_V1,)
+# 2: replies of a model, kept so that the same ask is not paid for twice; they go with any note they stand on.
+_V2 = """
+CREATE TABLE reply (
+  key TEXT PRIMARY KEY,               -- a hash of all that changes the answer
+  model TEXT NOT NULL, text TEXT NOT NULL,
+  prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, seconds REAL NOT NULL,
+  finish TEXT NOT NULL, logprob REAL,
+  bytes INTEGER NOT NULL,
+  used INTEGER NOT NULL               -- the tally's clock when it was last asked for
+) STRICT;
+CREATE INDEX reply_used ON reply (used, key, bytes);
+CREATE TABLE reply_source (
+  note INTEGER NOT NULL REFERENCES note (seq), reply TEXT NOT NULL REFERENCES reply (key) ON DELETE CASCADE,
+  PRIMARY KEY (note, reply)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX reply_source_reply ON reply_source (reply);
+CREATE TABLE reply_tally (
+  entries INTEGER NOT NULL, bytes INTEGER NOT NULL, hits INTEGER NOT NULL, misses INTEGER NOT NULL,
+  clock INTEGER NOT NULL
+) STRICT;
+INSERT INTO reply_tally VALUES (0, 0, 0, 0, 0);
+CREATE TRIGGER reply_comes AFTER INSERT ON reply
+BEGIN UPDATE reply_tally SET entries = entries + 1, bytes = bytes + NEW.bytes; END;
+CREATE TRIGGER reply_goes AFTER DELETE ON reply
+BEGIN UPDATE reply_tally SET entries = entries - 1, bytes = bytes - OLD.bytes; END;
+CREATE TRIGGER note_takes_its_replies BEFORE DELETE ON note
+BEGIN DELETE FROM reply WHERE key IN (SELECT reply FROM reply_source WHERE note = OLD.seq); END;
+"""
+
+STEPS: tuple[str, ...] = (_V1, _V2)
 
 
 def migrate(connection: sqlite3.Connection) -> None:

@@ -76,11 +76,12 @@ def remove(connection: sqlite3.Connection, scope: int, slots: Iterable[int]) -> 
         _take_out(connection, scope, found[group.key], group)
 
 
-def read(connection: sqlite3.Connection, scope: int, key: int, tail: bytes) -> Iterator[Postings]:
-    """All entries of a term, oldest first, in pieces."""
-    query = "SELECT data FROM block WHERE scope = ? AND term = ? ORDER BY first"
-    for (data,) in connection.execute(query, (scope, key)):
-        yield decode(data)
+def read(connection: sqlite3.Connection, scope: int, key: int, tail: bytes, *, df: int = -1) -> Iterator[Postings]:
+    """All entries of a term, oldest first, in pieces. With `df` given, no block is looked for where the tail has all."""
+    if len(tail) != df * _TAIL_ENTRY.itemsize:
+        query = "SELECT data FROM block WHERE scope = ? AND term = ? ORDER BY first"
+        for (data,) in connection.execute(query, (scope, key)):
+            yield decode(data)
     if tail:
         yield decode_tail(tail)
 
@@ -256,32 +257,37 @@ def _inserted(
     connection: sqlite3.Connection, scope: int, row: _Row | None, new: _Group
 ) -> tuple[int, int, int, int, int, bytes]:
     """The posting row after entries with older slots went to where they belong: a block, or the tail."""
-    tail, entries = decode_tail(row[3] if row else b""), decode_tail(new.data)
-    for i in range(new.df):
-        entry = _slice(entries, i, i + 1)
-        block = _covering(connection, scope, new.key, int(entry.slots[0]))
+    if row is None:
+        return _appended(connection, scope, row, new)
+    tail, entries, at = decode_tail(row[3]), decode_tail(new.data), 0
+    while at < new.df:
+        block = _covering(connection, scope, new.key, int(entries.slots[at]))
+        until = new.df if block is None else max(at + 1, int(np.searchsorted(entries.slots, block[2])))
+        some = _slice(entries, at, until)
         if block is None:
-            tail = _merged(tail, entry)
+            tail = _merged(tail, some)
         else:
-            _rewrite(connection, block[0], _merged(decode(block[1]), entry))
+            _rewrite(connection, block[0], _merged(decode(block[1]), some))
+        at = until
     return scope, new.key, *_grown(row, new), encode_tail(tail)
 
 
-def _covering(connection: sqlite3.Connection, scope: int, key: int, slot: int) -> tuple[int, bytes] | None:
-    """The block (id, data) whose range takes the slot: the last one that starts at or before it, else the very first.
+def _covering(connection: sqlite3.Connection, scope: int, key: int, slot: int) -> tuple[int, bytes, int] | None:
+    """The block whose range takes the slot: the last one that starts at or before it, else the very first.
 
-    None where the slot lies behind the last block, so belongs to the tail, or where there is no block.
+    Comes as (id, data, end): slots from this one up to `end` belong to it too. None where the slot lies behind the last
+    block, so belongs to the tail, or where there is no block.
     """
     before = "SELECT id, data, first FROM block WHERE scope = ? AND term = ? AND first <= ? ORDER BY first DESC LIMIT 1"
     after = "SELECT id, data, first FROM block WHERE scope = ? AND term = ? AND first > ? ORDER BY first LIMIT 1"
     found = connection.execute(before, (scope, key, slot)).fetchone()
     follower = connection.execute(after, (scope, key, slot)).fetchone()
     if found is None:
-        return follower[:2] if follower else None
-    if follower is None and slot > int(decode(found[1]).slots[-1]):
+        return follower if follower else None
+    last = int(decode(found[1]).slots[-1])
+    if follower is None and slot > last:
         return None
-    block: tuple[int, bytes] = found[:2]
-    return block
+    return found[0], found[1], follower[2] if follower else last + 1
 
 
 def _merged(entries: Postings, new: Postings) -> Postings:

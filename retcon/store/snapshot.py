@@ -25,7 +25,7 @@ class SqliteSnapshot:
         self._ids = [row[0] for row in scopes]
         self._starts = np.concatenate(([0], np.cumsum([row[3] for row in scopes], dtype=np.int64)))
         self._start = dict(zip(self._ids, self._starts.tolist(), strict=False))
-        self._rows: dict[int, list[tuple[int, bytes]]] = {}  # term -> (scope, tail), as read by `terms`
+        self._rows: dict[int, list[tuple[int, int, bytes]]] = {}  # term -> (scope, df, tail), as read by `terms`
         self.notes = sum(row[1] for row in scopes)
         self.mean_length = sum(row[2] for row in scopes) / self.notes if self.notes else 0.0
         self.slots = int(self._starts[-1])
@@ -35,19 +35,19 @@ class SqliteSnapshot:
         found: dict[int, TermStats] = {}
         self._rows = {}
         for scope, term, df, peak, low, tail in self._posting_rows(keys):
+            self._rows.setdefault(term, []).append((scope, df, tail))
             known = found.get(term)
             if known is not None:
                 df, peak, low = df + known.df, max(peak, known.peak), min(low, known.low)
             found[term] = TermStats(df, peak, low)
-            self._rows.setdefault(term, []).append((scope, tail))
         return found
 
     def postings(self, key: int) -> Postings:
         """Every note that holds a term which `terms` has found."""
         parts = []
-        for scope, tail in self._rows[key]:
+        for scope, df, tail in self._rows[key]:
             start = np.uint32(self._start[scope])
-            for part in postings.read(self._connection, scope, key, tail):
+            for part in postings.read(self._connection, scope, key, tail, df=df):
                 parts.append(Postings(part.slots + start, part.counts, part.lengths) if start else part)
         return postings.concat(parts)
 

@@ -17,8 +17,9 @@ from typing import Any
 
 from retcon.errors import ConflictError, InputError, NotFoundError
 from retcon.note import Filter, Note, Scope
-from retcon.store import Deleted, Progress, Snapshot, postings
+from retcon.store import Deleted, Progress, Snapshot, postings, replies
 from retcon.store.connections import Connections
+from retcon.store.replies import Kept, ReplyStats
 from retcon.store.rows import NOTE, conditions, epoch, read_note
 from retcon.store.snapshot import SqliteSnapshot
 from retcon.words import CONTEXT, OWN, spoken_date, stem_words, term_key, words
@@ -134,9 +135,9 @@ class SqliteStore:
     def purge(self, *, limit: int | None = None) -> bool:
         """Whether deleted words are gone from the files, which are rewritten for it.
 
-        SQLite zeroes what it deletes. But rows that it had moved from page to page before may have left copies in unused
-        bytes, and only a rewrite is sure to drop those. False while another connection holds the log back, and where the
-        file is larger than `limit` bytes.
+        SQLite zeroes what it deletes. But rows that it had moved from page to page before may have left copies in
+        unused bytes, and only a rewrite is sure to drop those. False while another connection holds the log back, and
+        where the file is larger than `limit` bytes.
         """
         if self.in_memory:
             return True
@@ -177,9 +178,10 @@ class SqliteStore:
             return [read_note(row) for row in connection.execute(query, (embedder, *values, limit))]
 
     def put_vectors(self, embedder: str, vectors: Iterable[tuple[str, bytes]]) -> None:
-        """Keep vectors (note id, float32 bytes) of one embedder; a note deleted meanwhile is passed over."""
+        """Keep an embedder's vectors (note id, float32 bytes); notes deleted or corrected meanwhile are passed over."""
         query = """
-        INSERT OR REPLACE INTO vector SELECT scope, ?, slot, seq, ? FROM note WHERE id = ?
+        INSERT OR REPLACE INTO vector SELECT scope, ?, slot, seq, ? FROM note
+        WHERE id = ? AND NOT EXISTS (SELECT 1 FROM note AS newer WHERE newer.supersedes = note.seq)
         """
         with self._writing() as connection:
             connection.executemany(query, [(embedder, data, note_id) for note_id, data in vectors])
@@ -202,6 +204,40 @@ class SqliteStore:
         with self._reading() as connection:
             row = connection.execute("SELECT text FROM record WHERE id = ?", (record_id,)).fetchone()
         return None if row is None else str(row[0])
+
+    # -- replies -----------------------------------------------------------------------------------------------------
+
+    def get_replies(self, keys: Sequence[str], sources: Sequence[str] = ()) -> dict[str, Kept]:
+        """The kept replies with these keys; they stand on the notes `sources` too from now on."""
+        with self._writing() as connection:
+            return replies.get(connection, keys, sources)
+
+    def put_replies(
+        self, given: Sequence[Kept], sources: Sequence[str] | None, *, most_bytes: int = replies.MOST_BYTES
+    ) -> int:
+        """How many replies are kept, in at most so many bytes, until a note in `sources` is deleted.
+
+        A prompt holds text of notes, so nothing is kept where one of them is gone by now or none is named; None says
+        that it stands on no note.
+        """
+        with self._writing() as connection:
+            query = "SELECT count(*) FROM note WHERE id IN (SELECT value FROM json_each(?))"
+            (known,) = connection.execute(query, (json.dumps(list(sources or ())),)).fetchone()
+            if sources is not None and known < max(1, len(set(sources))):
+                return 0
+            return replies.put(connection, given, sources or (), most=most_bytes)
+
+    def reply_stats(self) -> ReplyStats:
+        """What is kept of replies, and how often it served."""
+        with self._reading() as connection:
+            return replies.stats(connection)
+
+    def clear_replies(self) -> int:
+        """How many kept replies went: all of them."""
+        with self._writing() as connection:
+            gone = replies.clear(connection)
+        self.purge(limit=REWRITE)
+        return gone
 
     def stats(self) -> dict[str, int | str]:
         """Facts about the file: its schema, counts, sizes in bytes, and "ok" or what SQLite's quick check found."""
@@ -390,6 +426,7 @@ class _Writer:
             raise InputError(f"a note supersedes one of its own scope, and {note.supersedes!r} is in another")
         if scope.pending.pop(slot, None) is None:
             postings.remove(self.connection, scope.id, [slot])
+        self.connection.execute("DELETE FROM vector WHERE note = ?", (seq,))
         return int(seq)
 
 
@@ -450,9 +487,10 @@ def _delete(connection: sqlite3.Connection, note_ids: Sequence[str]) -> tuple[in
     for scope, slots in places.items():
         postings.remove(connection, scope, slots)
     connection.execute(f"UPDATE note SET supersedes = NULL WHERE seq {inside}", (chosen,))
+    corrected = {gone: link[1] for gone, link in links.items()}
     for seq, older in newer:
         if seq not in seqs:
-            kept = _survivor(older, seqs, {gone: link[1] for gone, link in links.items()})
+            kept = _survivor(older, seqs, corrected)
             revived.discard(kept or -1)
             connection.execute("UPDATE note SET supersedes = ? WHERE seq = ?", (kept, seq))
     before = {gone: link[0] for gone, link in links.items()}
@@ -462,11 +500,21 @@ def _delete(connection: sqlite3.Connection, note_ids: Sequence[str]) -> tuple[in
     connection.execute(f"UPDATE note SET follows = NULL WHERE seq {inside}", (chosen,))
     records = _count(connection, "record")
     connection.execute(f"DELETE FROM note WHERE seq {inside}", (chosen,))
+    connection.executemany(_REJOIN, [(seq,) for seq, _ in followers])
     _reindex(connection, {seq for seq, _ in followers} | revived)
     connection.execute(
         "DELETE FROM scope WHERE notes = 0 AND NOT EXISTS (SELECT 1 FROM note WHERE note.scope = scope.id)"
     )
     return len(seqs), records - _count(connection, "record")
+
+
+# A turn that is left with none before it follows the one before it in its session, as if it were added now.
+_REJOIN = """
+UPDATE note SET follows = (
+  SELECT max(before.seq) FROM note AS before
+  WHERE before.scope = note.scope AND before.session = note.session AND before.seq < note.seq
+) WHERE seq = ? AND follows IS NULL
+"""
 
 
 def _survivor(seq: int | None, gone: set[int], link: dict[int, int | None]) -> int | None:
@@ -480,18 +528,19 @@ def _reindex(connection: sqlite3.Connection, seqs: set[int]) -> None:
     """Bring the index entries of these notes up to date with their links; superseded ones stay out."""
     query = NOTE + "WHERE note.seq = ?"
     place = "SELECT scope, (SELECT text FROM note AS before WHERE before.seq = note.follows) FROM note WHERE seq = ?"
+    stale: dict[int, list[int]] = {}
+    docs: dict[int, list[postings.Doc]] = {}
     for seq in sorted(seqs):
         row = connection.execute(query, (seq,)).fetchone()
         note, slot = read_note(row), row[14]
         scope, context = connection.execute(place, (seq,)).fetchone()
-        postings.remove(connection, scope, [slot])
+        stale.setdefault(scope, []).append(slot)
         if note.superseded_by is None:
-            postings.insert(
-                connection,
-                scope,
-                [make_doc(seq, slot, note, term_keys(note.text), term_keys(context or ""))],
-                newest=False,
-            )
+            doc = make_doc(seq, slot, note, term_keys(note.text), term_keys(context or ""))
+            docs.setdefault(scope, []).append(doc)
+    for scope, slots in stale.items():
+        postings.remove(connection, scope, slots)
+        postings.insert(connection, scope, docs.get(scope, []), newest=False)
 
 
 def _delete_scope(connection: sqlite3.Connection, scope: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The models that a caller may hand in. Here: text -> vectors (`Embed`), with two that need no network.
+"""Text -> vectors (`Embed`), with two embedders that need no network.
 
 `HashingEmbed` needs nothing but numpy. `WordLlamaEmbed` (extra `embed`) reads static word vectors that lie inside an
 installed package. Vectors serve the two embedding features of the router, and nothing stored depends on them.

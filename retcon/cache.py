@@ -1,0 +1,120 @@
+"""Ask -> key -> reply: the same ask is paid for once.
+
+The product keeps replies in the notes' own file, where a deleted note takes with it every reply to a prompt that held
+it. `ReplyCache` is a file of its own, for offline work whose prompts hold no notes of a user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, Protocol
+
+from retcon.errors import BusyError, ModelError
+from retcon.model.base import Ask, Chat, Reply, plain_ask
+from retcon.store.replies import Kept, ReplyStats
+from retcon.store.sqlite import SqliteStore
+
+FORMAT = 1  # raise it when a kept reply no longer means what it meant
+
+
+def cache_key(chat: Chat, ask: Ask, *, realization: int, prompt_version: str) -> str:
+    """A hash of everything that changes the answer."""
+    listed = {
+        "format": FORMAT,
+        "adapter": chat.kind,
+        "model": chat.name,
+        "ask": plain_ask(ask),  # messages, max_tokens, temperature, seed, logprobs
+        "realization": realization,
+        "prompt_version": prompt_version,
+    }
+    return hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
+
+
+class Replies(Protocol):
+    """Where replies are kept."""
+
+    def get_replies(self, keys: Sequence[str], sources: Sequence[str] = ()) -> dict[str, Kept]: ...
+    def put_replies(self, given: Sequence[Kept], sources: Sequence[str]) -> int: ...
+
+
+class CachedChat:
+    """A model that is asked only for what is not kept yet. `hits` and `misses` count this object's asks.
+
+    A reply from the cache carries the tokens and seconds of the call that made it. `about` names the notes whose text
+    the prompts hold: a notes' store keeps nothing without them.
+    """
+
+    def __init__(
+        self, chat: Chat, cache: Replies, prompt_version: str, realization: int = 0, about: Sequence[str] = ()
+    ) -> None:
+        self.chat, self.cache = chat, cache
+        self.prompt_version, self.realization, self.about = prompt_version, realization, tuple(about)
+        self.name, self.kind = chat.name, chat.kind
+        self.hits = self.misses = 0
+
+    def __repr__(self) -> str:
+        return f"CachedChat({self.chat!r}, prompt_version={self.prompt_version!r})"
+
+    def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]:
+        keys = [
+            cache_key(self.chat, ask, realization=self.realization, prompt_version=self.prompt_version) for ask in asks
+        ]
+        found: dict[str, Reply | ModelError] = dict(self._kept(keys))
+        missing = {key: ask for key, ask in zip(keys, asks, strict=True) if key not in found}
+        self.hits += sum(key in found for key in keys)
+        self.misses += len(missing)
+        if missing:
+            replies = dict(zip(missing, self.chat(list(missing.values())), strict=True))
+            self._keep({key: reply for key, reply in replies.items() if isinstance(reply, Reply)})
+            found |= replies
+        return [found[key] for key in keys]
+
+    def _kept(self, keys: Sequence[str]) -> dict[str, Reply]:
+        try:
+            kept = self.cache.get_replies(keys, self.about)
+        except BusyError:  # a locked cache costs a call, not the answer
+            return {}
+        return {
+            key: Reply(**{each.name: getattr(one, each.name) for each in fields(Reply)}) for key, one in kept.items()
+        }
+
+    def _keep(self, replies: dict[str, Reply]) -> None:
+        kept = [Kept(key, self.name, **_reply_fields(reply)) for key, reply in replies.items()]
+        with contextlib.suppress(BusyError):
+            self.cache.put_replies(kept, self.about)
+
+
+def _reply_fields(one: Reply | Kept) -> dict[str, Any]:
+    return {each.name: getattr(one, each.name) for each in fields(Reply)}
+
+
+class ReplyCache:
+    """Replies in a SQLite file of their own, safe for several processes at once, at most `max_bytes` of them."""
+
+    def __init__(self, path: str | os.PathLike[str], *, max_bytes: int = 2**30) -> None:
+        self._store, self.max_bytes = SqliteStore(path), max_bytes
+
+    def get_replies(self, keys: Sequence[str], sources: Sequence[str] = ()) -> dict[str, Kept]:
+        """The kept replies with these keys."""
+        return self._store.get_replies(keys)
+
+    def put_replies(self, given: Sequence[Kept], sources: Sequence[str] = ()) -> int:
+        """How many replies were new and are kept."""
+        return self._store.put_replies(given, None, most_bytes=self.max_bytes)
+
+    def stats(self) -> ReplyStats:
+        """Entries and their bytes, hits and misses."""
+        return self._store.reply_stats()
+
+    def clear(self) -> int:
+        """How many replies went: all of them."""
+        return self._store.clear_replies()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._store.close()

@@ -1,0 +1,56 @@
+"""What a chat model is to retcon: a batch of asks in, as many replies or errors out, in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from retcon.errors import ModelError
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request: messages with a role and a content each, and how to answer them."""
+
+    messages: tuple[Mapping[str, str], ...]
+    max_tokens: int
+    temperature: float = 0.0
+    seed: int | None = None
+    logprobs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer with what it cost."""
+
+    text: str
+    prompt_tokens: int
+    completion_tokens: int
+    seconds: float
+    finish: str  # "stop", or "length" where the token ceiling cut it
+    logprob: float | None = None  # mean over the answer's tokens, where the adapter gives it
+
+
+@runtime_checkable
+class Chat(Protocol):
+    """A chat model. A call never raises for a failed ask: its error stands in its place. `close()` is optional."""
+
+    @property
+    def name(self) -> str: ...  # of the model, for reports and cache keys
+
+    @property
+    def kind(self) -> str: ...  # of the adapter: http, gguf, hf, fake, cassette
+
+    def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]: ...
+
+
+def plain_ask(ask: Ask) -> dict[str, Any]:
+    """The ask as JSON values: everything in it that changes an answer."""
+    plain = {name: getattr(ask, name) for name in ask.__slots__}
+    return plain | {"messages": [dict(message) for message in ask.messages]}
+
+
+def clean(text: str) -> str:
+    """The text with half surrogate pairs replaced: JSON can carry them, UTF-8 and SQLite cannot."""
+    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text

@@ -1,0 +1,198 @@
+"""A transformers model in this process (extra `gpu`), for labelling: thousands of asks in a few large batches.
+
+Asks are sorted by length and padded on the left. A batch is bounded by the tokens it may come to, prompts and answers
+together, and by rows; one that still does not fit the memory is halved. Sampling adds Gumbel noise to the logits and
+takes the largest (which draws from the softmax); the noise of a row comes from its own seed, so an answer does not
+depend on what shares its batch, up to rounding.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from retcon.errors import ContextTooLongError, InputError, MissingExtraError, ModelError
+from retcon.model.base import Ask, Reply, clean
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One ask as tokens, with its place in the caller's list."""
+
+    place: int
+    ask: Ask
+    ids: list[int]
+
+
+class HfChat:
+    """A causal language model with a chat template, from a folder."""
+
+    kind = "hf"
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        name: str | None = None,
+        batch_tokens: int = 65_536,
+        batch_rows: int = 1024,
+        dtype: str = "bfloat16",
+        device: str | None = None,
+    ) -> None:
+        """`batch_tokens` bounds prompts and answers of one batch, padding included; a large GPU takes a million.
+        `device` is a GPU where there is one."""
+        if not Path(path).is_dir():
+            raise InputError(f"there is no model folder {path!r}")
+        self._torch, transformers = _libraries()
+        self.path, self.name = path, name or Path(path).resolve().name
+        self.batch_tokens, self.batch_rows = batch_tokens, batch_rows
+        self.device = device or ("cuda" if self._torch.cuda.is_available() else "cpu")
+        self._tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True)
+        self._model = transformers.AutoModelForCausalLM.from_pretrained(
+            path, local_files_only=True, torch_dtype=getattr(self._torch, dtype)
+        )
+        self._model.to(self.device).eval()
+        self._ends = _ends(self._model, self._tokenizer)
+        self._pad = self._tokenizer.pad_token_id if self._tokenizer.pad_token_id is not None else min(self._ends)
+        # only what is said here: a model's own defaults may hold repetition penalties and cut the distribution
+        self._model.generation_config = transformers.GenerationConfig(
+            do_sample=False, eos_token_id=sorted(self._ends), pad_token_id=self._pad
+        )
+        self._window = int(getattr(self._model.config, "max_position_embeddings", 0) or 0)
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"HfChat({self.path!r}, device={self.device!r})"
+
+    def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]:
+        with self._lock:
+            out: dict[int, Reply | ModelError] = {}
+            rows = [_Row(i, ask, self._ids(ask)) for i, ask in enumerate(asks)]
+            for row in rows:
+                if self._window and len(row.ids) + row.ask.max_tokens > self._window:
+                    needed = f"{len(row.ids)} tokens and {row.ask.max_tokens} for the answer"
+                    out[row.place] = ContextTooLongError(f"{self.name}: {needed}, context {self._window}")
+            for batch in self._batches([row for row in rows if row.place not in out]):
+                out |= self._answer(batch)
+            return [out[i] for i in range(len(asks))]
+
+    def _ids(self, ask: Ask) -> list[int]:
+        messages = [{name: clean(value) for name, value in message.items()} for message in ask.messages]
+        text = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _batches(self, rows: Sequence[_Row]) -> Iterator[list[_Row]]:
+        """Rows longest first, so that memory that does not suffice shows at once."""
+        batch: list[_Row] = []
+        for row in sorted(rows, key=lambda row: (-len(row.ids), -row.ask.max_tokens, row.place)):
+            if batch and (len(batch) >= self.batch_rows or _size([*batch, row]) > self.batch_tokens):
+                yield batch
+                batch = []
+            batch.append(row)
+        if batch:
+            yield batch
+
+    def _answer(self, rows: list[_Row]) -> dict[int, Reply | ModelError]:
+        started = time.monotonic()
+        try:
+            found, logprobs = self._generate(rows)
+        except self._torch.OutOfMemoryError:
+            if len(rows) == 1:
+                size = _size(rows)
+                return {rows[0].place: ContextTooLongError(f"{self.name}: {size} tokens do not fit the memory")}
+            found = None
+        if found is None:  # outside the except block, which would keep the failed batch's memory
+            if self.device.startswith("cuda"):
+                self._torch.cuda.empty_cache()
+            half = len(rows) // 2
+            return self._answer(rows[:half]) | self._answer(rows[half:])
+        seconds = (time.monotonic() - started) / len(rows)
+        return {
+            row.place: self._reply(row, ids, values, seconds)
+            for row, ids, values in zip(rows, found, logprobs, strict=True)
+        }
+
+    def _generate(self, rows: list[_Row]) -> tuple[list[list[int]] | None, list[list[float]]]:
+        """New tokens of each row and their log-probabilities."""
+        torch, longest = self._torch, max(len(row.ids) for row in rows)
+        ids = torch.full((len(rows), longest), self._pad, dtype=torch.long)
+        mask = torch.zeros((len(rows), longest), dtype=torch.long)
+        for i, row in enumerate(rows):
+            ids[i, longest - len(row.ids) :] = torch.tensor(row.ids)
+            mask[i, longest - len(row.ids) :] = 1
+        draw = _Draw(torch, [row.ask for row in rows], self.device)
+        with torch.inference_mode():
+            out = self._model.generate(
+                input_ids=ids.to(self.device),
+                attention_mask=mask.to(self.device),
+                max_new_tokens=max(row.ask.max_tokens for row in rows),
+                logits_processor=[draw],
+            )
+        return out[:, longest:].tolist(), draw.logprobs()
+
+    def _reply(self, row: _Row, ids: list[int], logprobs: list[float], seconds: float) -> Reply:
+        ids = ids[: row.ask.max_tokens]
+        end = next((i for i, token in enumerate(ids) if token in self._ends), None)
+        said = ids if end is None else ids[: end + 1]
+        return Reply(
+            text=clean(self._tokenizer.decode(ids[:end], skip_special_tokens=True)),
+            prompt_tokens=len(row.ids),
+            completion_tokens=len(said),
+            seconds=seconds,
+            finish="length" if end is None else "stop",
+            logprob=sum(logprobs[: len(said)]) / len(said) if row.ask.logprobs and said else None,
+        )
+
+
+class _Draw:
+    """Picks each row's next token within the logits, and notes its log-probability under the model."""
+
+    def __init__(self, torch: Any, asks: Sequence[Ask], device: str) -> None:
+        self.torch, self.steps = torch, list[Any]()
+        self.warm = {
+            i: (ask.temperature, torch.Generator(device).manual_seed(ask.seed or 0))
+            for i, ask in enumerate(asks)
+            if ask.temperature > 0
+        }
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:  # transformers' logits processor: (rows, vocabulary)
+        plain = scores.float()
+        noisy = plain.clone() if self.warm else plain
+        for i, (temperature, generator) in self.warm.items():
+            uniform = self.torch.rand(plain.shape[1], generator=generator, device=plain.device)
+            noisy[i] -= temperature * self.torch.log(-self.torch.log(uniform.clamp(1e-20, 1 - 1e-7)))
+        chosen = noisy.argmax(dim=1, keepdim=True)
+        self.steps.append((plain.gather(1, chosen) - plain.logsumexp(dim=1, keepdim=True)).squeeze(1))
+        return noisy
+
+    def logprobs(self) -> list[list[float]]:
+        found: list[list[float]] = self.torch.stack(self.steps, dim=1).tolist()
+        return found
+
+
+def _size(rows: Sequence[_Row]) -> int:
+    """Tokens that a batch may come to: every row is padded to the longest prompt and runs to the longest answer."""
+    return len(rows) * (max(len(row.ids) for row in rows) + max(row.ask.max_tokens for row in rows))
+
+
+def _ends(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Tokens that end an answer."""
+    given = getattr(model.generation_config, "eos_token_id", None)
+    listed = given if isinstance(given, list) else [given]
+    ends = frozenset(int(token) for token in (*listed, tokenizer.eos_token_id) if token is not None)
+    if not ends:
+        raise InputError("this model has no token that ends an answer")
+    return ends
+
+
+def _libraries() -> tuple[Any, Any]:
+    try:
+        import torch  # seconds, so only where a model is loaded
+        import transformers
+    except ImportError:
+        raise MissingExtraError("a transformers model", "gpu") from None
+    return torch, transformers

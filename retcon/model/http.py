@@ -1,0 +1,528 @@
+"""Any OpenAI-compatible endpoint: POST {base}/chat/completions and {base}/embeddings.
+
+A batch call is sync; inside, one private event loop per endpoint runs the requests, because only there can a deadline
+cover every phase of a request (name lookup, connection, headers, a body that drips). The key travels in one header and
+nowhere else: errors are built from our own words and, redacted, the server's, never from the client library's
+exceptions, and redirects are not followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import json
+import math
+import os
+import random
+import threading
+import time
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retcon.errors import (
+    AuthError,
+    ContextTooLongError,
+    InputError,
+    MalformedReplyError,
+    MissingExtraError,
+    ModelError,
+    ModelTimeoutError,
+    ModelUnavailableError,
+    RateLimitError,
+)
+from retcon.model.base import Ask, Reply, clean
+from retcon.tokens import counter
+from retcon.words import words
+
+if TYPE_CHECKING:
+    import httpx
+
+T = TypeVar("T")
+
+MOST_BYTES = 4 * 2**20  # of a reply to one ask
+CONNECT = 10.0  # seconds for a connection, where the time-out allows more
+FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0  # seconds before a retry: backoff starts here, and nothing waits longer
+_SAID = 200  # characters of the server's own words in an error
+
+# Parameters that newer hosted models refuse by name, and what to send in their place; None sends nothing.
+_RENAMED: Mapping[str, str | None] = {"max_tokens": "max_completion_tokens", "temperature": None}
+# How servers say that the prompt is too long (OpenAI and vLLM, llama.cpp, Ollama, text-generation-inference, ...).
+_TOO_LONG = (
+    "context_length_exceeded",
+    "exceed_context_size",
+    "maximum context length",
+    "context length",
+    "context size",
+    "context window",
+    "max_model_len",
+    "too many tokens",
+    "prompt is too long",
+    "input is too long",
+    "longer than the maximum model length",
+)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where to post, and how patiently. `sleep`, `chance`, `clock` and `now` are there for tests."""
+
+    base: str
+    key: str | None = field(default=None, repr=False)
+    timeout: float = 60.0  # seconds for one attempt, from its first to its last byte
+    concurrency: int = 8  # requests under way at once, over all threads
+    retries: int = 4
+    patience: float = 3.0  # an ask with all its retries ends within this many time-outs
+    most_bytes: int = MOST_BYTES
+    sleep: Callable[[float], Awaitable[Any]] = field(default=asyncio.sleep, repr=False)
+    chance: Callable[[], float] = field(default=random.random, repr=False)
+    clock: Callable[[], float] = field(default=time.monotonic, repr=False)
+    now: Callable[[], float] = field(default=time.time, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "base", _base(self.base))
+        if self.key is not None and not (self.key.isascii() and self.key.isprintable() and self.key.strip()):
+            raise InputError("the API key holds characters that a header cannot carry")
+        if not (self.timeout > 0 and math.isfinite(self.timeout)):
+            raise InputError(f"a time-out is a number of seconds above 0, not {self.timeout}")
+        if self.concurrency < 1 or self.retries < 0:
+            raise InputError(f"concurrency is 1 or more and retries 0 or more, not {self.concurrency}, {self.retries}")
+
+    def redacted(self, said: str) -> str:
+        """The server's words in one line, cut, without the key."""
+        line = " ".join(said.split())
+        if self.key:
+            line = line.replace(self.key, "[key]")
+        return clean("".join(c if c.isprintable() else "?" for c in line))[:_SAID]
+
+
+class HttpChat:
+    """A chat model behind an OpenAI-compatible endpoint."""
+
+    kind = "http"
+
+    def __init__(self, base: str, name: str | None, *, key: str | None = None, **options: Any) -> None:
+        """`base` with or without /v1; `options` are the fields of `Endpoint`."""
+        if not name:
+            raise InputError("an endpoint needs the name of the model to ask: model_name='...'")
+        self.name = name
+        self.endpoint = Endpoint(base, key, **options)
+        self._line = _Line(self.endpoint)
+        self._count = counter("estimate")
+        self._refused: set[str] = set()  # parameters of _RENAMED that this model does not take
+
+    def __repr__(self) -> str:
+        return f"HttpChat({self.endpoint.base!r}, {self.name!r})"
+
+    def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]:
+        return self._line.run([partial(self._ask, ask) for ask in asks])
+
+    def close(self) -> None:
+        """Close the connections; a later call opens new ones."""
+        self._line.close()
+
+    async def _ask(self, ask: Ask, client: _Client) -> Reply | ModelError:
+        started = self.endpoint.clock()
+        while True:
+            known = len(self._refused)
+            found = await client.post("/chat/completions", self._payload(ask))
+            if isinstance(found, _Refused):
+                self._refused |= {name for name in _RENAMED if found.parameter == name}
+                if len(self._refused) > known:
+                    continue
+                return found.error
+            if isinstance(found, ModelError):
+                return found
+            return self._reply(ask, found, self.endpoint.clock() - started)
+
+    def _payload(self, ask: Ask) -> dict[str, Any]:
+        plain: dict[str, Any] = {"model": self.name, "messages": [dict(message) for message in ask.messages]}
+        plain |= {"max_tokens": ask.max_tokens, "temperature": ask.temperature, "stream": False}
+        for name in self._refused:
+            value, other = plain.pop(name), _RENAMED[name]
+            if other is not None:
+                plain[other] = value
+        if ask.seed is not None:
+            plain["seed"] = ask.seed
+        if ask.logprobs:
+            plain |= {"logprobs": True, "top_logprobs": 1}  # 20 alternatives a token are some servers' default
+        return plain
+
+    def _reply(self, ask: Ask, found: Any, seconds: float) -> Reply | ModelError:
+        try:
+            choice = found["choices"][0]
+            text, finish = choice["message"]["content"], choice.get("finish_reason")
+        except (LookupError, TypeError, AttributeError):
+            return MalformedReplyError(f"{self.name}: the reply has no choices with a message")
+        if not isinstance(text, str):
+            return MalformedReplyError(f"{self.name}: the reply's content is {type(text).__name__}, not text")
+        text = clean(text)
+        usage = found.get("usage")
+        prompt, completion = (_whole(usage, name) for name in ("prompt_tokens", "completion_tokens"))
+        if prompt is None:
+            prompt = sum(self._count(message["content"]) for message in ask.messages)
+        if completion is None:
+            completion = self._count(text)
+        cut = finish in ("length", "max_tokens")
+        return Reply(text, prompt, completion, seconds, "length" if cut else "stop", mean_logprob(choice))
+
+
+class HttpEmbed:
+    """Vectors from an OpenAI-compatible endpoint. `dim` asks it once, unless it is given."""
+
+    def __init__(
+        self, base: str, name: str, key: str | None = None, *, dim: int | None = None, batch: int = 64, **options: Any
+    ) -> None:
+        self.name = name
+        self.endpoint = Endpoint(base, key, **{"most_bytes": 16 * MOST_BYTES, **options})
+        self._line = _Line(self.endpoint)
+        self._dim, self._batch = dim, batch
+
+    def __repr__(self) -> str:
+        return f"HttpEmbed({self.endpoint.base!r}, {self.name!r})"
+
+    @property
+    def dim(self) -> int:
+        """The length of a vector."""
+        if self._dim is None:
+            self._vectors(["dimension"])
+        assert self._dim is not None
+        return self._dim
+
+    def __call__(self, texts: Sequence[str], /) -> NDArray[np.float32]:
+        full = [i for i, text in enumerate(texts) if words(text)]
+        out = np.zeros((len(texts), self.dim), np.float32)
+        if full:
+            out[full] = self._vectors([texts[i] for i in full])
+        return out
+
+    def close(self) -> None:
+        """Close the connections; a later call opens new ones."""
+        self._line.close()
+
+    def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        parts = [texts[i : i + self._batch] for i in range(0, len(texts), self._batch)]
+        found = self._line.run([partial(self._part, part) for part in parts])
+        for each in found:
+            if isinstance(each, ModelError):
+                raise each
+        return np.concatenate([each for each in found if not isinstance(each, ModelError)])
+
+    async def _part(self, texts: Sequence[str], client: _Client) -> NDArray[np.float32] | ModelError:
+        found = await client.post("/embeddings", {"model": self.name, "input": list(texts)})
+        if isinstance(found, _Refused):
+            return found.error
+        if isinstance(found, ModelError):
+            return found
+        try:
+            data = sorted(found["data"], key=lambda row: int(row["index"]))
+            rows = np.array([row["embedding"] for row in data], np.float64)
+        except (LookupError, TypeError, ValueError):
+            rows = np.empty(0)
+        wanted = (len(texts), self._dim or (max(1, rows.shape[1]) if rows.ndim == 2 else 1))
+        if rows.shape != wanted or not np.isfinite(rows).all():
+            return MalformedReplyError(f"{self.name}: the reply holds vectors {rows.shape}, expected {wanted}")
+        self._dim = wanted[1]
+        norms = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
+        return (rows / np.where(norms > 0, norms, 1.0)).astype(np.float32)
+
+
+def mean_logprob(choice: Any) -> float | None:
+    """The mean log-probability of a choice's tokens, where it carries them."""
+    try:
+        values = [float(token["logprob"]) for token in choice["logprobs"]["content"]]
+    except (LookupError, TypeError, ValueError):
+        return None
+    finite = [value for value in values if math.isfinite(value)]
+    return sum(finite) / len(finite) if finite else None
+
+
+# -- the requests ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """A 400 that names the parameter it does not take."""
+
+    parameter: str
+    error: ModelError
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """A failure that may pass: the error if it does not, and the seconds the server asks to wait."""
+
+    error: ModelError
+    wait: float | None = None
+
+
+class _Client:
+    """What a coroutine needs to post: the connections and the bound on requests, both of one event loop."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.httpx = _httpx()
+        headers = {"accept-encoding": "identity", "content-type": "application/json", "user-agent": "retcon"}
+        if endpoint.key:
+            headers["authorization"] = f"Bearer {endpoint.key}"
+        self.connections = self.httpx.AsyncClient(
+            headers=headers,
+            timeout=self.httpx.Timeout(endpoint.timeout, connect=min(CONNECT, endpoint.timeout), pool=None),
+            limits=self.httpx.Limits(max_connections=endpoint.concurrency),
+            follow_redirects=False,
+            trust_env=not _is_loopback(endpoint.base),  # a proxy of the environment is not for this machine
+        )
+        self.bound = asyncio.Semaphore(endpoint.concurrency)
+
+    async def post(self, path: str, payload: Mapping[str, Any]) -> Any:
+        """The reply's JSON, a `_Refused`, or the error that was left after the retries."""
+        body = json.dumps(payload).encode()
+        async with self.bound:
+            until = self.endpoint.clock() + self.endpoint.timeout * self.endpoint.patience
+            for turn in range(self.endpoint.retries + 1):
+                found = await self._attempt(path, body, until)
+                if not isinstance(found, _Again):
+                    return found
+                if turn == self.endpoint.retries:
+                    break
+                wait = self._wait(turn, found.wait)
+                if self.endpoint.clock() + wait >= until:
+                    break
+                await self.endpoint.sleep(wait)
+        return found.error
+
+    def _wait(self, turn: int, asked: float | None) -> float:
+        """Seconds before the next attempt: full jitter under a doubling bound, or what the server asks and a little."""
+        if asked is not None:
+            return min(asked + self.endpoint.chance() * FIRST_WAIT, LONGEST_WAIT)
+        return self.endpoint.chance() * min(FIRST_WAIT * 2.0**turn, LONGEST_WAIT)
+
+    async def _attempt(self, path: str, body: bytes, until: float) -> Any:
+        limit = min(self.endpoint.timeout, until - self.endpoint.clock())
+        where = self.endpoint.base
+        try:
+            async with asyncio.timeout(limit):
+                status, headers, said = await self._exchange(path, body)
+        except (TimeoutError, self.httpx.TimeoutException):
+            return _Again(ModelTimeoutError(f"{where}: no complete reply within {limit:.3g} s"))
+        except self.httpx.TransportError as error:
+            return _Again(ModelUnavailableError(f"{where}: {_plain_failure(error)}"))
+        except (self.httpx.HTTPError, self.httpx.InvalidURL, ValueError) as error:
+            return ModelError(f"{where}: the request failed ({type(error).__name__})")
+        if said is None:
+            return MalformedReplyError(f"{where}: the reply is larger than {self.endpoint.most_bytes} bytes")
+        if status != 200:
+            return self._refusal(status, headers, said)
+        try:
+            return json.loads(said)
+        except (ValueError, RecursionError):
+            return MalformedReplyError(f"{where}: the reply is not JSON ({len(said)} bytes)")
+
+    async def _exchange(self, path: str, body: bytes) -> tuple[int, Mapping[str, str], bytes | None]:
+        """Status, headers and body; None for a body that is too large, of which the rest is not read."""
+        said = bytearray()
+        url = self.endpoint.base + path
+        async with self.connections.stream("POST", url, content=body) as response:
+            async for part in response.aiter_bytes():
+                said += part
+                if len(said) > self.endpoint.most_bytes:
+                    return response.status_code, response.headers, None
+        return response.status_code, response.headers, bytes(said)
+
+    def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Any:
+        """What an answer other than 200 means."""
+        said, parameter, code = _server_words(body)
+        line = f"{self.endpoint.base}: {status} {self.endpoint.redacted(said)}".rstrip()
+        lowered = f"{said} {code}".lower()
+        if status in (401, 403):
+            return AuthError(line if self.endpoint.key else f"{line} (no key was given)")
+        if status == 429:
+            wait = retry_after(headers.get("retry-after"), self.endpoint.now())
+            limited = RateLimitError(line, wait)
+            return limited if "insufficient_quota" in lowered else _Again(limited, wait)
+        if status in (400, 413, 422, 500) and any(phrase in lowered for phrase in _TOO_LONG):
+            return ContextTooLongError(line)
+        if status == 408:
+            return _Again(ModelTimeoutError(line))
+        if status == 409 or status >= 500:
+            return _Again(ModelUnavailableError(line), retry_after(headers.get("retry-after"), self.endpoint.now()))
+        if 300 <= status < 400:
+            return ModelError(f"{line}: redirects are not followed, give the final base URL")
+        error = ModelError(line)
+        return _Refused(parameter, error) if status == 400 and code.startswith("unsupported_") else error
+
+
+class _Line:
+    """A private event loop in a thread of its own, made when first needed and again after a fork or a close."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        _httpx()  # a missing extra is told at once
+        self.endpoint = endpoint
+        self._lock = threading.Lock()
+        self._pid = -1
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client: _Client | None = None
+        self._stop: Callable[[], object] = _nothing
+
+    def run(self, jobs: Sequence[Callable[[_Client], Coroutine[Any, Any, T]]]) -> list[T]:
+        """What each job returns, in order."""
+        if not jobs:
+            return []
+        loop, client = self._running()
+
+        async def every() -> list[T]:
+            return list(await asyncio.gather(*(job(client) for job in jobs)))
+
+        future = asyncio.run_coroutine_threadsafe(every(), loop)
+        try:
+            return future.result()
+        except BaseException:  # Ctrl-C: nothing goes on behind the caller's back
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        with self._lock:
+            if self._pid == os.getpid():
+                self._stop()
+            self._pid, self._loop, self._client, self._stop = -1, None, None, _nothing
+
+    def _running(self) -> tuple[asyncio.AbstractEventLoop, _Client]:
+        if self._pid not in (-1, os.getpid()):  # forked: the thread stayed behind, and the lock may be held for ever
+            self._lock, self._pid = threading.Lock(), -1
+        with self._lock:
+            if self._pid == -1 or self._loop is None or self._client is None:
+                loop = self._loop = asyncio.new_event_loop()
+                thread = threading.Thread(target=_serve_loop, args=(loop,), name="retcon-http", daemon=True)
+                thread.start()
+                self._client = asyncio.run_coroutine_threadsafe(_make(self.endpoint), loop).result()
+                self._stop = weakref.finalize(self, _stop_loop, loop, self._client, thread, os.getpid())
+                self._pid = os.getpid()
+            return self._loop, self._client
+
+
+async def _make(endpoint: Endpoint) -> _Client:
+    return _Client(endpoint)
+
+
+def _serve_loop(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def _stop_loop(loop: asyncio.AbstractEventLoop, client: _Client, thread: threading.Thread, pid: int) -> None:
+    if pid != os.getpid() or not thread.is_alive() or thread is threading.current_thread():
+        return
+
+    async def stop() -> None:
+        mine = asyncio.current_task()
+        others = [task for task in asyncio.all_tasks() if task is not mine]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        with contextlib.suppress(Exception):
+            await client.connections.aclose()
+
+    with contextlib.suppress(Exception):
+        asyncio.run_coroutine_threadsafe(stop(), loop).result(5)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(5)
+
+
+def _nothing() -> None:
+    pass
+
+
+# -- words and numbers of the protocol ---------------------------------------------------------------------------------
+
+
+def retry_after(value: str | None, now: float) -> float | None:
+    """Seconds that a Retry-After header asks for: a number, or a date against `now`; None where it says neither."""
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - now
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _base(given: str) -> str:
+    """The base URL as it is posted to: without a slash at the end, and /v1 where only a host was given."""
+    try:
+        parts = urlsplit(given.strip())
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port, parts = None, None, urlsplit("")
+    odd = any(c.isspace() or not c.isprintable() for c in given.strip())
+    if parts.scheme not in ("http", "https") or not host or odd:
+        raise InputError("a model endpoint is a URL like http://localhost:8000/v1")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise InputError(f"{parts.scheme}://{host}: no user, query or fragment in a base URL; the key goes into key")
+    place = f"[{host}]" if ":" in host else host
+    path = parts.path.rstrip("/").removesuffix("/chat/completions").removesuffix("/embeddings")
+    return f"{parts.scheme}://{place}{'' if port is None else f':{port}'}{path or '/v1'}"
+
+
+def _is_loopback(base: str) -> bool:
+    host = urlsplit(base).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _plain_failure(error: httpx.TransportError) -> str:
+    """What went wrong with a connection, in our words and those of the system."""
+    kind = {
+        "ConnectError": "no connection",
+        "RemoteProtocolError": "the reply was cut off or is not HTTP",
+        "ReadError": "the connection broke while reading",
+        "WriteError": "the connection broke while writing",
+        "ProxyError": "the proxy refused",
+    }.get(type(error).__name__, type(error).__name__)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno:
+            return f"{kind} ({os.strerror(cause.errno)})"
+        cause = cause.__cause__ or cause.__context__
+    return kind
+
+
+def _server_words(body: bytes) -> tuple[str, str, str]:
+    """The message, the parameter and the code or type of an error body, whatever of these it has."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return body[:1000].decode("utf-8", "replace"), "", ""
+    error = found.get("error", found) if isinstance(found, dict) else found
+    if not isinstance(error, dict):
+        return str(error)[:1000], "", ""
+    message = error.get("message") or error.get("detail") or ""
+    code = f"{error.get('code') or ''} {error.get('type') or ''}".strip()
+    return str(message)[:1000], str(error.get("param") or ""), code
+
+
+def _whole(usage: Any, name: str) -> int | None:
+    value = usage.get(name) if isinstance(usage, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _httpx() -> Any:
+    try:
+        import httpx  # only where an endpoint is in use
+    except ImportError:
+        raise MissingExtraError("a model endpoint", "http") from None
+    return httpx

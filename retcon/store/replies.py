@@ -1,0 +1,102 @@
+"""Kept replies of a model: the table `reply`, bounded in bytes, the least lately used leave first."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+
+MOST_BYTES = 64 * 2**20
+_OVERHEAD = 200  # bytes of a row and its index entries beside the text, about
+_ROOM = 0.9  # share of the bound that is kept when it is reached, so that not every write evicts
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One reply as it is kept."""
+
+    key: str
+    model: str
+    text: str
+    prompt_tokens: int
+    completion_tokens: int
+    seconds: float
+    finish: str
+    logprob: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyStats:
+    """What a cache of replies holds, and how often it was asked with and without success."""
+
+    entries: int
+    bytes: int
+    hits: int
+    misses: int
+
+
+_INSERT = (
+    "INSERT INTO reply"
+    " (key, model, text, prompt_tokens, completion_tokens, seconds, finish, logprob, bytes, used)"
+    " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, clock FROM reply_tally WHERE true ON CONFLICT (key) DO NOTHING"
+)
+_LINK = "INSERT OR IGNORE INTO reply_source (note, reply) SELECT seq, ? FROM note WHERE id = ?"
+
+
+def get(connection: sqlite3.Connection, keys: Sequence[str], sources: Sequence[str]) -> dict[str, Kept]:
+    """The replies kept under these keys. They count as used now, and stand on these notes too from now on."""
+    listed = json.dumps(list(dict.fromkeys(keys)))
+    query = (
+        "SELECT key, model, text, prompt_tokens, completion_tokens, seconds, finish, logprob FROM reply"
+        " WHERE key IN (SELECT value FROM json_each(?))"
+    )
+    found = {row[0]: Kept(*row) for row in connection.execute(query, (listed,))}
+    missed = len(json.loads(listed)) - len(found)
+    connection.execute(
+        "UPDATE reply_tally SET clock = clock + 1, hits = hits + ?, misses = misses + ?", (len(found), missed)
+    )
+    connection.execute(
+        "UPDATE reply SET used = (SELECT clock FROM reply_tally) WHERE key IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(found)),),
+    )
+    connection.executemany(_LINK, [(key, note) for key in found for note in sources])
+    return found
+
+
+def put(connection: sqlite3.Connection, replies: Sequence[Kept], sources: Sequence[str], *, most: int) -> int:
+    """How many replies were new and are kept; the first one under a key stays."""
+    before = stats(connection).entries
+    connection.execute("UPDATE reply_tally SET clock = clock + 1")
+    sized = [(reply, len(reply.text.encode()) + _OVERHEAD) for reply in replies]
+    kept = [(reply, size) for reply, size in sized if size <= most]
+    connection.executemany(_INSERT, [(*astuple(reply), size) for reply, size in kept])
+    connection.executemany(_LINK, [(reply.key, note) for reply, _ in kept for note in sources])
+    added = stats(connection).entries - before
+    _evict(connection, most)
+    return added
+
+
+def stats(connection: sqlite3.Connection) -> ReplyStats:
+    """Counts and bytes."""
+    return ReplyStats(*connection.execute("SELECT entries, bytes, hits, misses FROM reply_tally").fetchone())
+
+
+def clear(connection: sqlite3.Connection) -> int:
+    """How many replies went: all of them; the tally starts again."""
+    gone = stats(connection).entries
+    connection.execute("DELETE FROM reply")
+    connection.execute("UPDATE reply_tally SET hits = 0, misses = 0")
+    return gone
+
+
+def _evict(connection: sqlite3.Connection, most: int) -> None:
+    total = stats(connection).bytes
+    if total <= most:
+        return
+    query = (
+        "DELETE FROM reply WHERE key IN ("
+        "SELECT key FROM (SELECT key, bytes, sum(bytes) OVER (ORDER BY used, key) AS gone FROM reply)"
+        " WHERE gone - bytes < ?)"
+    )
+    connection.execute(query, (total - int(most * _ROOM),))

@@ -1,0 +1,317 @@
+"""The fidelity guard: what supports a claim, what changes it, and that a text always supports itself."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from bench.fidelity import table
+from retcon.fidelity import Claim, Fidelity, check
+from retcon.note import Note
+from retcon.words import sentences
+
+SATURDAY = "2026-05-09T14:30"
+ROOT = Path(__file__).parents[1]
+
+
+def note(text: str, *, on: str | None = SATURDAY, speaker: str | None = None, place: str = "n1") -> Note:
+    return Note(place, text, speaker=speaker, timestamp=on)
+
+
+def against(record: str, *texts: str, query: str = "", on: str | None = SATURDAY) -> Fidelity:
+    return check(record, [note(text, on=on, place=f"n{i}") for i, text in enumerate(texts)], query=query)
+
+
+def values(claims: tuple[Claim, ...]) -> list[tuple[str, str]]:
+    return [(claim.kind, claim.text) for claim in claims]
+
+
+# - what supports -
+
+
+@pytest.mark.parametrize(
+    ("record", "source"),
+    [
+        ("The user owns 23 books.", "I own twenty-three books."),
+        ("The user owns twenty-three books.", "I own 23 books."),
+        ("205 people came.", "Two hundred and five people came."),
+        ("It cost 3,200.", "It cost 3200."),
+        ("It cost 3,200.", "It was 3.2k in all."),
+        ("It cost 3.2k.", "It cost 3,200."),
+        ("1,500,000 were sold.", "They sold 1.5 million."),
+        ("The price was $50.", "It was 50 dollars."),
+        ("The price was 20 pounds.", "It was £20."),
+        ("It weighs 5 kilograms.", "It weighs 5 kg."),
+        ("It took 30 minutes.", "It took half an hour."),
+        ("He bought 12 eggs.", "He bought a dozen eggs."),
+        ("The user waited 1 week.", "I waited a week."),
+        ("She is 32 years old.", "My 32-year-old sister."),
+        ("This was the 3rd visit.", "It was my third visit."),
+        ("Between 10 and 15 came.", "10-15 came."),
+        ("\u0664\u0662 people came.", "42 people came."),
+    ],
+)
+def test_a_number_is_supported_in_any_usual_form(record: str, source: str) -> None:
+    found = against(record, source)
+    assert found.ok
+    assert found.supported > 0
+    assert not found.unsupported
+
+
+@pytest.mark.parametrize(
+    ("record", "source"),
+    [
+        ("On 9 May 2026 they met.", "We met on 2026-05-09."),
+        ("On 2026-05-04 they met.", "We met on May 4th."),
+        ("On 4 May they met.", "We met on 5/4/2026."),
+        ("On 4 May they met.", "We met on 4/5/2026."),
+        ("On May 4 they met.", "We met on the fourth of May."),
+        ("In May 2026 they met.", "We met on 4 May 2026."),
+        ("In 2026 they met.", "We met on May 4, 2026."),
+        ("They met on 8 May 2026.", "We met yesterday."),
+        ("They meet on 10 May.", "We meet tomorrow."),
+        ("They met on 2 May.", "We met last Saturday."),
+        ("They meet on 2026-05-15.", "We meet next Friday."),
+        ("They met on 25 April 2026.", "We met two weeks ago."),
+        ("They met on 2 May.", "We met a week ago."),
+        ("They met on 7 May.", "We met a couple of days ago."),
+        ("They met in April.", "We met last month."),
+        ("They met in 2023.", "We met three years ago."),
+        ("They meet on 12 May.", "We meet in 3 days."),
+        ("They meet on 20 May.", "We meet on the 20th."),
+        ("They met on a Monday.", "We met on 4 May 2026."),
+        ("On 9 May 2026 the user said so.", "I say so."),
+        ("They meet at 17:00.", "We meet at 5 pm."),
+        ("They meet at 5:00 PM.", "We meet at 17:00."),
+        ("They meet at 5 p.m.", "We meet at 5."),
+        ("They meet at 17:30.", "We meet at half past five."),
+        ("They meet at noon.", "We meet at 12:00."),
+    ],
+)
+def test_a_date_is_supported_in_any_usual_form_and_from_the_notes_own_day(record: str, source: str) -> None:
+    found = against(record, source)
+    assert found.ok
+    assert found.supported > 0
+
+
+def test_relative_words_support_no_date_without_the_notes_day() -> None:
+    assert against("They met on 8 May 2026.", "We met yesterday.", on=SATURDAY).ok
+    assert not against("They met on 8 May 2026.", "We met yesterday.", on=None).ok
+
+
+@pytest.mark.parametrize(
+    ("record", "source"),
+    [
+        ("The clinic of Sandoval called.", "I saw Dr Sandoval."),
+        ("They asked Dr. Sandoval's nurse.", "I like Sandoval."),
+        ("They went to new york.", "We love New York."),
+        ("They love NYC.", "We love New York City."),
+        ("They love New York City.", "We love NYC."),
+        ("They ate at the Café Zoë.", "We ate at the cafe zoe."),
+        ("They own a PlayStation.", "We own a Play Station."),
+        ("In March the User told the Assistant in English.", "I told you in march."),
+        ("Yesterday went well. Overall, gardening helps.", "It went well yesterday, and I like to garden."),
+    ],
+)
+def test_a_name_is_supported_by_its_words_and_common_words_are_no_names(record: str, source: str) -> None:
+    assert against(record, source).ok
+
+
+def test_the_speaker_of_a_note_is_a_known_name() -> None:
+    assert check("So it was Marguerite who went.", [note("I went.", speaker="marguerite")]).ok
+    assert not check("So it was Marguerite who went.", [note("I went.", speaker="ann")]).ok
+
+
+# - what does not -
+
+
+@pytest.mark.parametrize(
+    ("record", "source", "kind", "ours", "theirs"),
+    [
+        ("They meet at 15:30.", "We meet at 14:30.", "date", "15:30", "14:30"),
+        ("The bill was £142.50.", "I paid £124.50.", "number", "£142.50", "£124.50"),
+        ("It is on March 6.", "It was on March 5.", "date", "March 6", "March 5"),
+        ("Dr Lee said no.", "Dr Lam said no.", "name", "Lee", "Lam"),
+        ("Maria Chen came.", "I met Maria Lopez.", "name", "Maria Chen", "Maria Lopez"),
+        ("It took 3 days.", "It took 3 weeks.", "number", "3 days", "3 weeks"),
+        ("The trip was 5 km.", "The trip was 5 miles.", "number", "5 km", "5 miles"),
+        ("He bought 5 pears.", "He bought 2 apples and 3 pears.", "number", "5", "3"),
+        ("The user did not adopt a cat.", "I adopted a cat.", "negation", "not adopt", "adopted"),
+        ("The user adopted the old cat.", "I never adopted the old cat.", "negation", "adopted", "never adopted"),
+        ("They met last week in Rome.", "We met next week in Rome.", "date", "last week", "next week"),
+    ],
+)
+def test_a_changed_claim_is_mutated_and_names_what_it_was(
+    record: str, source: str, kind: str, ours: str, theirs: str
+) -> None:
+    found = against(record, source)
+    assert [(a.kind, a.text, b.text) for a, b in found.mutated] == [(kind, ours, theirs)]
+    assert not found.unsupported
+    assert not found.ok
+
+
+@pytest.mark.parametrize(
+    ("record", "kind", "text"),
+    [
+        ("The walk was nice and cost $77.", "number", "$77"),
+        ("The walk was nice. It ended on 3 June 1999.", "date", "3 June 1999"),
+        ("The walk with Zebedee was nice.", "name", "Zebedee"),
+        ("The walk was nice. Zebedee recommended it.", "name", "Zebedee"),
+        ("The walk was nice, she said “never again dear”.", "quote", "“never again dear”"),
+        ("The walk was nice without umbrellas.", "negation", "without umbrellas"),
+    ],
+)
+def test_an_invented_claim_is_unsupported(record: str, kind: str, text: str) -> None:
+    found = against(record, "The walk was nice.")
+    assert (kind, text) in values(found.unsupported)
+    assert found.ok == (kind in ("quote", "negation"))
+
+
+def test_a_sum_is_not_supported() -> None:
+    assert not against("They paid £30 in all.", "I paid £10 for tea.", "I paid £20 for cake.").ok
+
+
+def test_a_claim_marks_its_place_in_the_record() -> None:
+    record = "Ann paid £142.50 for it."
+    ((claim, source),) = against(record, "I paid £124.50, says Ann.").mutated
+    assert record[claim.start : claim.end] == claim.text == "£142.50"
+    assert (claim.note, source.note) == (None, "n0")
+
+
+def test_a_quote_counts_whatever_marks_it_wears() -> None:
+    assert not against("He said «be boring».", 'He said "go, but be boring".').unsupported
+    assert against("He said «be bold».", 'He said "go, but be boring".').unsupported
+
+
+# - what is missing -
+
+
+def test_what_the_query_asks_about_and_the_record_lost_is_missing() -> None:
+    source = "I met Maria on 5 May for $20. The weather cost 9 euros."
+    found = against("The user met Maria.", source, query="When did I meet Maria?")
+    assert values(found.missing) == [("date", "5 May"), ("number", "$20")]
+    assert not against("The user met Maria.", source).missing
+    assert not against("Met Maria on 2026-05-05, 20 dollars.", source, query="When did I meet Maria?").missing
+
+
+def test_a_mutated_claim_is_not_missing_too() -> None:
+    found = against("The meeting is at 15:30.", "The meeting is at 14:30.", query="When is the meeting?")
+    assert found.mutated
+    assert not found.missing
+
+
+def test_to_dict_is_plain_json() -> None:
+    found = against("Dr Lee met Bob on 3 June.", "Dr Lam met Ann on 3 May.", query="who met whom")
+    assert json.loads(json.dumps(found.to_dict())) == found.to_dict()
+    assert found.to_dict()["ok"] is False
+
+
+# - every text -
+
+PIECES = st.sampled_from(
+    """
+    23 twenty three hundred hundred thousand million and a dozen first ninth 9th 5 5pm 5:00 17:30 half past noon pm .
+    , : $ £50 % 3,200 3.2k 1,2,3 1.2.3 2026-05-09 31/02/2020 5/9 2026 May march Sunday last next week yesterday two
+    weeks ago Dr Lee Maria de Lopez NASA iPhone not never no without but did like cat " “ ” ' - — ( ) ? ! Mr. A.
+    e.g. 中文 三 é ٤٢ ß İ ﬁ
+    000 0 00:00 99:99 1-2-3 1/2/03 0/0 12/12/0000 20th of of the in I I'm User # ** …
+    """.split()
+    + ["\n", "  "]
+)
+SENTENCE = st.lists(PIECES, max_size=25).map(" ".join) | st.lists(PIECES, max_size=12).map("".join)
+ANY = st.text(max_size=200) | SENTENCE | st.text(alphabet="0123456789.,:/- $abkm\n\"'", max_size=80)
+DAYS = st.none() | st.dates().map(lambda day: day.isoformat()) | st.sampled_from([SATURDAY, "0001-01-01", "9999-12-31"])
+
+
+@settings(max_examples=400, deadline=None)
+@given(text=ANY, on=DAYS)
+@example(text="hundred " * 500, on=None)
+@example(text="9" * 5000, on=None)
+def test_a_text_supports_itself(text: str, on: str | None) -> None:
+    found = check(text, [note(text, on=on)], query=text)
+    assert found.ok
+    assert not found.unsupported
+    assert not found.missing
+
+
+@settings(max_examples=300, deadline=None)
+@given(texts=st.lists(ANY, min_size=1, max_size=3), data=st.data())
+def test_sentences_in_any_order_are_supported_by_their_notes(texts: list[str], data: st.DataObject) -> None:
+    pieces = [piece for text in texts for piece in sentences(text)]
+    chosen = data.draw(st.permutations(pieces))[:6]
+    assert against("\n".join(chosen), *texts).ok
+
+
+@settings(max_examples=200, deadline=None)
+@given(record=ANY, texts=st.lists(ANY, max_size=3), on=DAYS, query=ANY)
+def test_whatever_comes_in_every_finding_points_at_its_text(
+    record: str, texts: list[str], on: str | None, query: str
+) -> None:
+    notes = [note(text, on=on, place=str(i)) for i, text in enumerate(texts)]
+    found = check(record, notes, query=query)
+    for claim in (*found.unsupported, *(ours for ours, _ in found.mutated)):
+        assert record[claim.start : claim.end] == claim.text
+        assert claim.text
+    for claim in (*found.missing, *(theirs for _, theirs in found.mutated)):
+        assert texts[int(claim.note or 0)][claim.start : claim.end] == claim.text
+    assert found == check(record, notes, query=query)
+
+
+@pytest.mark.parametrize("on", ["", "soon", "2026", "2026-13-40", "9999-12-31T23:59", "0001-01-01"])
+def test_a_strange_timestamp_is_no_error(on: str) -> None:
+    text = (
+        "We met yesterday, last week, next month, 3 years ago, in 5000 years, on Friday and on the 31st, not tomorrow."
+    )
+    assert check(text, [note(text, on=on)]).ok
+
+
+HOSTILE = {
+    "digits": "9" * 1_000_000,
+    "numbers": "1,2.3:4/5-6 " * 80_000,
+    "quotes": '"a ' * 300_000,
+    "open quotes": "“" * 1_000_000,
+    "capitals": "Aa Bb de la " * 80_000,
+    "nots": "not " * 250_000,
+    "scales": "hundred and thousand " * 50_000,
+    "dates": "last May 9 2026 ago " * 50_000,
+    "spaces": " " * 1_000_000,
+    "marks": "a" + "\u0301" * 1_000_000,
+    "letters": "A" * 1_000_000,
+    "apostrophes": "a'" * 500_000,
+    "stops": "A. " * 300_000,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_megabyte_of_anything_is_read_in_linear_time(kind: str) -> None:
+    text = HOSTILE[kind]
+    small = _seconds(text[: len(text) // 8])
+    large = _seconds(text)
+    assert large < 30 * small + 1  # eight times the text; a square would be 64 times
+
+
+def _seconds(text: str) -> float:
+    begun = time.process_time()
+    assert check(text, [note(text)], query="not May 9").ok
+    return time.process_time() - begun
+
+
+def test_a_long_record_against_other_long_notes_stays_linear() -> None:
+    record = "Bob paid £17 on 3 June and did not see Paris. " * 4_000
+    source = "Ann paid £71 on 4 June and did see Paris. " * 4_000
+    begun = time.process_time()
+    assert not against(record, source, query="paid Paris").ok
+    assert time.process_time() - begun < 20
+
+
+# - the measured tables -
+
+
+def test_the_page_shows_the_table_of_the_results_file() -> None:
+    results = json.loads((ROOT / "bench" / "results" / "fidelity.json").read_text(encoding="utf-8"))
+    assert table(results) in (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")

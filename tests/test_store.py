@@ -1,0 +1,180 @@
+"""The database itself keeps raw notes as they are, and reading writes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import fixed_clock, raw
+
+from retcon import Memory, Scope
+from retcon.errors import ConflictError, NotFoundError
+from retcon.store.sqlite import SqliteStore
+
+COLUMNS = {
+    "seq": 99,
+    "id": "'other'",
+    "scope": 99,
+    "slot": 99,
+    "session": "'other'",
+    "speaker": "'other'",
+    "timestamp": "'2020-01-01'",
+    "at": 1.5,
+    "text": "'other'",
+    "metadata": "'{}'",
+    "created_at": "'2020'",
+}
+
+
+@pytest.fixture
+def filled(memory: Memory, path: Path) -> Path:
+    memory.add("the first", id="a", user_id="ann", session="s", timestamp="2026-05-09", metadata={"k": 1})
+    memory.add("the second", id="b", user_id="ann", session="s")
+    return path
+
+
+def rows(path: Path) -> list[tuple[object, ...]]:
+    connection = raw(path)
+    found = connection.execute("SELECT * FROM note ORDER BY seq").fetchall()
+    connection.close()
+    return found
+
+
+def refused(path: Path, statement: str) -> None:
+    before = rows(path)
+    connection = raw(path)
+    with pytest.raises(sqlite3.IntegrityError, match="a raw note cannot be"):
+        connection.execute(statement)
+    connection.close()
+    assert rows(path) == before
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("verb", ["UPDATE", "UPDATE OR REPLACE", "UPDATE OR IGNORE"])
+def test_no_column_of_a_note_can_be_updated(filled: Path, verb: str, column: str) -> None:
+    refused(filled, f"{verb} note SET {column} = {COLUMNS[column]} WHERE id = 'a'")
+    refused(filled, f"{verb} note SET {column} = {column} WHERE id = 'a'")
+
+
+@pytest.mark.parametrize("verb", ["INSERT OR REPLACE", "REPLACE"])
+@pytest.mark.parametrize(
+    ("seq", "name", "slot"), [("NULL", "a", 50), ("1", "new", 50), ("NULL", "new", 0), ("1", "a", 0)]
+)
+def test_no_note_can_be_replaced_by_id_seq_or_place(filled: Path, verb: str, seq: str, name: str, slot: int) -> None:
+    columns = "(seq, id, scope, slot, text, metadata, created_at)"
+    refused(filled, f"{verb} INTO note {columns} VALUES ({seq}, '{name}', 1, {slot}, 'other', '{{}}', '')")
+
+
+def test_an_upsert_does_not_reach_the_text(filled: Path) -> None:
+    columns = "(id, scope, slot, text, metadata, created_at)"
+    refused(
+        filled,
+        f"INSERT INTO note {columns} VALUES ('a', 1, 50, 'x', '{{}}', '') ON CONFLICT (id) DO UPDATE SET text = 'x'",
+    )
+
+
+def test_no_note_can_be_replaced_through_the_correction_it_makes(
+    memory: Memory, path: Path
+) -> None:
+    """`supersedes` is unique too, so REPLACE would delete the note that already corrects the same one."""
+    memory.add("old", id="a")
+    memory.supersede("a", "new", new_id="b")
+    columns = "(id, scope, slot, text, metadata, created_at, supersedes)"
+    refused(path, f"INSERT OR REPLACE INTO note {columns} VALUES ('c', 1, 50, 'x', '{{}}', '', 1)")
+    memory.add("third", id="d")
+    refused(path, "UPDATE OR REPLACE note SET supersedes = 1 WHERE id = 'd'")
+
+
+def test_reading_changes_no_byte(memory: Memory, path: Path, tmp_path: Path) -> None:
+    memory.add([f"note number {i} about cats" for i in range(50)], user_id="ann")
+    memory.supersede(memory.get_all()[0].id, "a correction")
+    assert memory.purge()
+    watcher = raw(path)
+    before = watcher.execute("PRAGMA data_version").fetchone(), hashlib.sha256(path.read_bytes()).hexdigest()
+    first = memory.get_all(user_id="ann")[0]
+    memory.search("cats", user_id="ann", session=None, top_k=5)
+    memory.recall("cats", budget=64, user_id="ann").escalate()
+    memory.recall("cats", budget=64, user_id="ann", action="extract")
+    memory.decide("cats", budget=64, user_id="ann")
+    memory.get(first.id)
+    memory.history(first.id)
+    memory.export(tmp_path / "out.jsonl")
+    assert memory.load(tmp_path / "out.jsonl") == 0
+    memory.add("note number 1 about cats", id=memory.get_all()[0].id, user_id="ann")
+    after = watcher.execute("PRAGMA data_version").fetchone(), hashlib.sha256(path.read_bytes()).hexdigest()
+    watcher.close()
+    assert after == before
+
+
+def test_the_paper_retriever_and_the_dense_one_leave_raw_notes_alone(path: Path) -> None:
+    for retriever in ("bm25-plain", "dense", "hybrid"):
+        with Memory(path, retriever=retriever, embedder="hashing") as memory:
+            memory.add("a red cat", id="a", user_id="ann")
+            before = rows(path)
+            assert memory.search("red cat", user_id="ann")
+            assert rows(path) == before
+
+
+def test_every_connection_checks_foreign_keys_and_zeroes_what_it_deletes(memory: Memory) -> None:
+    with memory.store._connections.use() as connection:
+        for pragma, value in (("foreign_keys", 1), ("secure_delete", 1), ("journal_mode", "wal")):
+            assert connection.execute(f"PRAGMA {pragma}").fetchone() == (value,)
+
+
+def test_a_corrected_note_has_no_vector_until_it_is_current_again(path: Path) -> None:
+    with Memory(path, retriever="dense", embedder="hashing", now=fixed_clock) as memory:
+        memory.add("a red cat", id="a", user_id="ann")
+        assert [hit.id for hit in memory.search("red cat", user_id="ann")] == ["a"]
+        memory.supersede("a", "a red cat, now grey", new_id="b")
+        assert [hit.id for hit in memory.search("red cat", user_id="ann")] == ["b"]
+        vector = np.ones(8, np.float32).tobytes()
+        memory.store.put_vectors("late", [("a", vector), ("b", vector), ("gone", vector)])
+        with memory.store.snapshot(Scope("ann")) as snapshot:
+            slots, _ = snapshot.vectors("late")
+            assert [note.id for note in snapshot.fetch(slots.tolist())] == ["b"]
+        memory.delete("b")
+        assert [hit.id for hit in memory.search("red cat", user_id="ann")] == ["a"]
+
+
+def test_get_many_keeps_order_and_names_the_first_that_is_missing(memory: Memory) -> None:
+    memory.add(["one", "two", "three"])
+    assert [note.text for note in memory.store.get_many(["n2", "n0", "n2"])] == ["three", "one", "three"]
+    with pytest.raises(NotFoundError, match="no note has the id 'n9'"):
+        memory.store.get_many(["n2", "n9"])
+
+
+def test_a_chain_of_corrections_is_linked_past_a_deleted_link(memory: Memory) -> None:
+    memory.add("one", id="a")
+    for old, new in (("a", "b"), ("b", "c")):
+        memory.supersede(old, new, new_id=new)
+    with pytest.raises(ConflictError, match="was superseded by 'b' before"):
+        memory.supersede("a", "again")
+    memory.delete("b")
+    assert [(note.id, note.supersedes, note.superseded_by) for note in memory.history("a")] == [
+        ("a", None, "c"),
+        ("c", "a", None),
+    ]
+    memory.delete("c")
+    assert memory.get("a").superseded_by is None
+    assert [hit.id for hit in memory.search("one")] == ["a"]
+
+
+def test_a_turn_whose_explicit_predecessor_goes_follows_its_session(memory: Memory) -> None:
+    memory.add("first of the session", id="a", session="s")
+    memory.add("elsewhere", id="b", session="t")
+    memory.add({"text": "answers b", "id": "c", "session": "s", "follows": "b"})
+    memory.delete("b")
+    assert memory.get("c").follows == "a"
+
+
+def test_delete_of_thousands_at_once_takes_seconds(path: Path) -> None:
+    store = SqliteStore(path)
+    with Memory(path) as memory:
+        memory.add([{"text": f"note {i} cat {i % 7}", "id": f"n{i}"} for i in range(3000)], user_id="ann", session="s")
+        assert memory.delete([f"n{i}" for i in range(0, 3000, 2)]).notes == 1500
+        assert memory.get("n5").follows == "n3"
+        assert store.count(Scope()) == 1500
+    store.close()
