@@ -3,7 +3,7 @@
     python -m bench.tokens            prints the table of docs/tokens.md
     python -m bench.tokens --json     the same numbers for machines
 
-The prices of the estimate were fitted on LongMemEval; LoCoMo, the code and the languages confirm them. o200k and cl100k
+The prices of the estimate were fitted on LongMemEval and checked on the rest (docs/tokens.md says how). o200k, cl100k
 come with the extra [bpe]. More tokenizers are measured where a package that ships their vocabulary is installed:
 wordllama (Llama 2), and with tiktoken also llama-models (Llama 3) and dashscope (Qwen).
 """

@@ -393,8 +393,8 @@ def _router(given: Router | str | os.PathLike[str] | None) -> Router:
 
 
 def _path(path: str | os.PathLike[str]) -> str:
-    path = os.fspath(path)
-    if not path or "\0" in path:
+    path = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(path, str) or not path or "\0" in path:
         raise InputError("a memory needs a path, or ':memory:'")
     if "://" in path:
         raise InputError(f"{path.split('://')[0]}:// stores are not part of this version: give a file path")

@@ -20,13 +20,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retcon.errors import InputError
 from retcon.model import Embed
-from retcon.note import Cluster, Dropped, Filter, Hit, Note, Scope
+from retcon.note import Cluster, Dropped, Filter, Hit, Scope
 from retcon.store import Postings, Snapshot, Store, TermStats
 from retcon.words import query_terms, stems, term_key
 
@@ -299,26 +300,32 @@ def _filled(ranked: Ranked, newest: Sequence[int], top_k: int) -> Ranked:
 
 def mark_duplicates(hits: Sequence[Hit]) -> tuple[Hit, ...]:
     """The hits, each later one that says the same as a better-ranked one marked with that one's id."""
-    bags = [Counter(stems(hit.text)) for hit in hits]
+    said = [_Said(hit.note.speaker, bag := Counter(stems(hit.text)), bag.total()) for hit in hits]
     out: list[Hit] = []
     for i, hit in enumerate(hits):
-        twin = next(
-            (j for j in range(i) if out[j].duplicate_of is None and _same(hits[j].note, hit.note, bags[j], bags[i])),
-            None,
-        )
+        twin = next((j for j in range(i) if out[j].duplicate_of is None and _same(said[j], said[i])), None)
         out.append(hit if twin is None else replace(hit, duplicate_of=hits[twin].id))
     return tuple(out)
 
 
-def _same(one: Note, other: Note, bag: Counter[str], other_bag: Counter[str]) -> bool:
+class _Said(NamedTuple):
+    speaker: str | None
+    bag: Counter[str]  # stems of the text
+    size: int
+
+
+def _same(one: _Said, other: _Said) -> bool:
     """Whether two notes of one speaker say the same: nearly all words shared, and every number."""
-    size, other_size = bag.total(), other_bag.total()
-    if min(size, other_size) < NEAR * max(size, other_size) or one.speaker != other.speaker or not size:
+    size = one.size + other.size
+    if min(one.size, other.size) < NEAR * max(one.size, other.size) or one.speaker != other.speaker or not size:
         return False
-    shared = (bag & other_bag).total()
-    if shared < NEAR * (size + other_size - shared):
+    most = one.size - len(one.bag.keys() - other.bag.keys())  # no more can be shared; cheaper than to count
+    if most < NEAR * (size - most):
         return False
-    return not any(_telling(term) for term in (bag - other_bag) + (other_bag - bag))
+    shared = (one.bag & other.bag).total()
+    if shared < NEAR * (size - shared):
+        return False
+    return not any(_telling(term) for term in (one.bag - other.bag) + (other.bag - one.bag))
 
 
 def _telling(term: str) -> bool:

@@ -4,7 +4,7 @@ A budget is a promise in tokens of the caller's model, and that tokenizer is rar
 that errs high on the common BPE tokenizers: the text falls into the pieces their pretokenizers make (a word with the
 space or sign before it, a run of digits, signs or white space, a character of another script), and each piece has a
 price. A word costs one token, and more for what makes BPE split it: letter pairs foreign to English, capitals inside,
-accents, length. The prices were fitted on one benchmark and confirmed on another (`bench/tokens.py`, `docs/tokens.md`).
+accents, length. The prices were fitted on one benchmark and checked on another (`bench/tokens.py`, `docs/tokens.md`).
 
 What holds for the estimate: it is never 0 on text that is not empty; a prefix that ends where a word ends never costs
 more than the whole; estimate(a + b) <= estimate(a) + estimate(b) wherever white space stands at the joint.
@@ -143,12 +143,7 @@ _PIECE = re.compile("|".join(f"(?:{pattern})" for pattern in _KINDS.values()), r
 _KIND = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.items()), re.DOTALL)
 _SLACK = 45  # once per text
 _START, _END = 45, 90  # a word with nothing before it; a long word that ends in a vowel, as few English ones do
-_LETTER, _CAPITAL, _SIGNED, _BARE = (
-    3,
-    13,
-    20,
-    40,
-)  # a letter past the fourth: always, in names, after a sign, at a start
+_LETTER, _CAPITAL, _SIGNED, _BARE = 3, 13, 20, 40  # a letter past the fourth: any, in a name, after a sign, at a start
 _RARE, _UPPER, _ACCENT = 80, 50, 100  # a letter pair foreign to English, with a capital inside, with an accent
 
 
@@ -205,8 +200,7 @@ _EACH = (
 )
 # Marks inside words that Python does not call alphanumeric.
 _MARKS = (
-    "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0903\u093a-\u0963"
-    "\u0980-\u0dff"
+    "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0980-\u0dff"
 )
 _RUN = re.compile(rf"[{_EACH}](?<=\w)|[^\W_{_EACH}](?:[{_MARKS}]|[^\W_{_EACH}])*")
 # The encoder refuses long inputs. No pretokenizer joins a space to the word or sign before it, so that splits exactly.

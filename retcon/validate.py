@@ -206,6 +206,6 @@ def _kind(value: object) -> str:
 
 def _shown(value: object) -> str:
     try:
-        return " ".join(reprlib.repr(value).split())
+        return " ".join(reprlib.repr(value).split())[:80]
     except ValueError:  # an int of thousands of digits has no repr
         return f"a huge {_kind(value)}"

@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -145,6 +146,36 @@ def test_docs_have_a_section_for_each_verb_and_no_other() -> None:
     for verb in VERBS:
         section = page.split(f"### {verb}\n")[1].split("\n### ")[0].split("\n## ")[0]
         assert re.search(rf"^\$ (?:.*\| )?retcon {verb}\b", section, re.M), verb
+
+
+def replayed(page: str) -> str:
+    """The page with what each command of its console blocks prints now, run in order in an empty folder."""
+    (chat,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    Path("chat.json").write_text(chat, encoding="utf-8")
+    return re.sub(r"(?<=```console\n)(.*?)(?=```)", lambda block: _replay(block[1]), page, flags=re.DOTALL)
+
+
+def _replay(block: str) -> str:
+    commands = re.findall(r"^\$ (.*)$", block, re.M)
+    return "".join(f"$ {command}\n{_steady(_shell(command))}" for command in commands)
+
+
+def _shell(command: str) -> str:
+    """What the command prints; a pipe before retcon is run by a real shell."""
+    before, _, ours = command.rpartition("| ")
+    fed = subprocess.run(["sh", "-c", before], capture_output=True, check=True).stdout if before else None
+    result = run(*shlex.split(ours)[1:], input=fed)
+    return result.stdout + result.stderr
+
+
+def _steady(output: str) -> str:
+    return re.sub(r"\d{4}-\d\d-\d\dT[\d:]+\+00:00", "2026-05-21T08:00:00+00:00", output)
+
+
+def test_docs_show_what_the_commands_print(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RETCON_DB")
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert replayed(page) == page, "python tests/test_cli.py writes it anew"
 
 
 def test_docs_name_every_option_of_each_verb() -> None:
@@ -926,8 +957,9 @@ def test_doctor_names_the_install_line_of_what_is_missing(db: Path) -> None:
     command = [sys.executable, "-c", hidden, "doctor"]
     result = subprocess.run(command, capture_output=True, env=env, check=False, text=True)
     assert result.returncode == 0, result.stderr
-    assert "pip install 'retcon-memory[embed]'" in result.stdout
-    assert "pip install 'retcon-memory[bpe]'" in result.stdout
+    shown = " ".join(result.stdout.split())
+    assert "pip install 'retcon-memory[embed]'" in shown
+    assert "pip install 'retcon-memory[bpe]'" in shown
 
 
 # -- speed -------------------------------------------------------------------------------------------------------------
@@ -950,3 +982,11 @@ def test_streams_of_a_caller_are_left_open(db: Path, monkeypatch: pytest.MonkeyP
         app(["load", "-"])
     assert ended.value.code == 0
     assert not sys.stdin.closed
+
+
+if __name__ == "__main__":
+    page = ROOT / "docs" / "cli.md"
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.pop("RETCON_DB", None)
+        os.chdir(folder)
+        page.write_text(replayed(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -134,7 +134,7 @@ def tell(report: dict[str, Any]) -> None:
         _line(name, value)
     _line("model", report["model"])
     for name, extra in report["extras"].items():
-        _line(f"[{name}]", extra["about"] + (" installed" if extra["installed"] else f" missing: {extra['install']}"))
+        _line(f"[{name}]", extra["about"] + (": installed" if extra["installed"] else f": missing, {extra['install']}"))
     for name in (*READ, *KEYS):
         _line(name, report["environment"][name] or "not set")
     show.out()

@@ -51,6 +51,11 @@ def plain_ask(ask: Ask) -> dict[str, Any]:
     return plain | {"messages": [dict(message) for message in ask.messages]}
 
 
+def clean_messages(ask: Ask) -> list[dict[str, str]]:
+    """The ask's messages as a model may be sent them."""
+    return [{name: clean(value) for name, value in message.items()} for message in ask.messages]
+
+
 def clean(text: str) -> str:
     """The text with half surrogate pairs replaced: JSON can carry them, UTF-8 and SQLite cannot."""
     return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text

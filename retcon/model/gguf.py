@@ -33,7 +33,7 @@ from retcon.errors import (
     ModelTimeoutError,
     ModelUnavailableError,
 )
-from retcon.model.base import Ask, Reply, clean
+from retcon.model.base import Ask, Reply, clean, clean_messages
 
 _SAMPLE = 2**20  # bytes at either end of a file that tell it from others
 
@@ -213,7 +213,7 @@ class _Heard:
 def _payload(ask: Ask) -> dict[str, Any]:
     """The request. It streams, so that a time-out can end it; a prompt cache would let the past change numbers."""
     plain: dict[str, Any] = {
-        "messages": [{name: clean(value) for name, value in message.items()} for message in ask.messages],
+        "messages": clean_messages(ask),
         "max_tokens": ask.max_tokens, "temperature": ask.temperature, "cache_prompt": False,
         "stream": True, "stream_options": {"include_usage": True},
     }  # fmt: skip

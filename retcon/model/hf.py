@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from retcon.errors import ContextTooLongError, InputError, MissingExtraError, ModelError
-from retcon.model.base import Ask, Reply, clean
+from retcon.model.base import Ask, Reply, clean, clean_messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,7 @@ class HfChat:
             return [out[i] for i in range(len(asks))]
 
     def _ids(self, ask: Ask) -> list[int]:
-        messages = [{name: clean(value) for name, value in message.items()} for message in ask.messages]
-        text = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        text = self._tokenizer.apply_chat_template(clean_messages(ask), tokenize=False, add_generation_prompt=True)
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def _batches(self, rows: Sequence[_Row]) -> Iterator[list[_Row]]:

@@ -39,7 +39,7 @@ from retcon.errors import (
     ModelUnavailableError,
     RateLimitError,
 )
-from retcon.model.base import Ask, Reply, clean
+from retcon.model.base import Ask, Reply, clean, clean_messages
 from retcon.tokens import counter
 from retcon.words import words
 
@@ -144,7 +144,7 @@ class HttpChat:
             return self._reply(ask, found, self.endpoint.clock() - started)
 
     def _payload(self, ask: Ask) -> dict[str, Any]:
-        plain: dict[str, Any] = {"model": self.name, "messages": [dict(message) for message in ask.messages]}
+        plain: dict[str, Any] = {"model": self.name, "messages": clean_messages(ask)}
         plain |= {"max_tokens": ask.max_tokens, "temperature": ask.temperature, "stream": False}
         for name in self._refused:
             value, other = plain.pop(name), _RENAMED[name]

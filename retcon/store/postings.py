@@ -77,7 +77,7 @@ def remove(connection: sqlite3.Connection, scope: int, slots: Iterable[int]) -> 
 
 
 def read(connection: sqlite3.Connection, scope: int, key: int, tail: bytes, *, df: int = -1) -> Iterator[Postings]:
-    """All entries of a term, oldest first, in pieces. With `df` given, no block is looked for where the tail has all."""
+    """All entries of a term, oldest first, in pieces; where the tail has all `df` of them, no block is looked for."""
     if len(tail) != df * _TAIL_ENTRY.itemsize:
         query = "SELECT data FROM block WHERE scope = ? AND term = ? ORDER BY first"
         for (data,) in connection.execute(query, (scope, key)):
