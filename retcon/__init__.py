@@ -1,14 +1,17 @@
 """retcon (RETain or CONsolidate): memory for language agents under a token budget."""
 
 from retcon.aio import AsyncMemory
+from retcon.answer import Answer, Rung
 from retcon.errors import RetconError
 from retcon.memory import Memory
-from retcon.note import Cluster, Decision, Dropped, Filter, Hit, Note, Packed, Recall, Scope, Source, Usage
+from retcon.note import (
+    Claim, Cluster, Decision, Dropped, Fidelity, Filter, Hit, Note, Packed, Recall, Record, Scope, Source, Usage,
+)  # fmt: skip
 from retcon.route import Router
 from retcon.store import Deleted
 
 __version__ = "0.1.0"
 __all__ = [
-    "AsyncMemory", "Cluster", "Decision", "Deleted", "Dropped", "Filter", "Hit", "Memory", "Note", "Packed", "Recall",
-    "RetconError", "Router", "Scope", "Source", "Usage", "__version__",
+    "Answer", "AsyncMemory", "Claim", "Cluster", "Decision", "Deleted", "Dropped", "Fidelity", "Filter", "Hit", "Memory",
+    "Note", "Packed", "Recall", "Record", "RetconError", "Router", "Rung", "Scope", "Source", "Usage", "__version__",
 ]  # fmt: skip

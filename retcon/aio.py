@@ -9,6 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
+from retcon.answer import Answer
 from retcon.memory import DEFAULT_PATH, Memory
 from retcon.note import Decision, Hit, Note, Recall
 from retcon.store import Deleted
@@ -68,6 +69,14 @@ class AsyncMemory:
     async def recall(self, *args: Any, **options: Any) -> Recall:
         """The best text within the budget; see `Memory.recall`."""
         return await self._run(self.memory.recall, *args, **options)
+
+    async def ask(self, *args: Any, **options: Any) -> Answer:
+        """The reader's answer; see `Memory.ask`."""
+        return await self._run(self.memory.ask, *args, **options)
+
+    async def stats(self) -> Any:
+        """What the store holds; see `Memory.stats`."""
+        return await self._run(self.memory.stats)
 
     async def escalate(self, recall: Recall) -> Recall | None:
         """The next best recall after this one; see `Recall.escalate`."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from retcon.note import Note
 from retcon.words import COMMON, COMMON_STEMS, fold, query_terms, sentences, stem_words
@@ -83,7 +83,7 @@ def check(record: str, sources: Sequence[Note], *, query: str = "") -> Fidelity:
     for mention in ours.firm:
         if support.holds(mention):
             supported += 1
-        elif (counterpart := index.nearest(mention)) is not None:
+        elif (counterpart := index.nearest(mention, ours)) is not None:
             mutated.append((mention.claim, counterpart.claim))
         else:
             unsupported.append(mention.claim)
@@ -117,8 +117,7 @@ def _missing(theirs: Sequence[Text], record: Support, query: str, changed: set[C
 # - reading a text -
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A word, a run of digits or a sign, and where it stands."""
 
     text: str
@@ -127,12 +126,9 @@ class Token:
     end: int
     sentence: int
     clause: int
-    gap: str  # what stands between it and the token before it
+    gap: str  # what stands between it and the token before it; begins with NUL where it opens a sentence
     opens: bool  # a capital here says nothing: it opens a sentence, a line, a quotation
-
-    @property
-    def number(self) -> bool:
-        return self.text[0].isdecimal()
+    number: bool
 
     @property
     def capital(self) -> bool:
@@ -145,7 +141,6 @@ class Mention:
 
     claim: Claim
     keys: frozenset[str]  # any one of them supports it
-    near: frozenset[str] = frozenset()  # stems around it
     traits: frozenset[str] = frozenset()  # form, unit, title: what a changed claim keeps
     unit: str = ""
     wider: frozenset[str] = frozenset()  # what it supports besides
@@ -167,7 +162,7 @@ _TOKEN = re.compile(rf"\d+(?:[.,:/\-–—]\d+)*|[^\W\d_]{_LETTER}*(?:['’]{_LE
 _OPENERS = frozenset(':"“”«»‘*#•·|\n\r\t>')
 _DASH = re.compile(r"\s[-–—]\s?|[-–—]\s|[—]")
 _QUOTES = re.compile(
-    r"\"([^\"\n]{1,300})\"|“([^”\n]{1,300})”|«([^»\n]{1,300})»|「([^」\n]{1,300})」|(?<!\w)[‘']([^'’\n]{2,300})['’](?!\w)"
+    r"\"([^\"\n]{1,300})\"|“([^“”\n]{1,300})”|«([^«»\n]{1,300})»|「([^「」\n]{1,300})」|(?<!\w)[‘']([^'’\n]{2,300})['’](?!\w)"
 )
 _BREAK = re.compile(r"[,;:()—–?!]|\.\s|\s-\s")
 _TURNS = frozenset("but although though because since while whereas however so".split())
@@ -202,8 +197,7 @@ class Text:
     @cached_property
     def mentions(self) -> list[Mention]:
         """Numbers, dates, names and quotes, weak ones included."""
-        found = [*_scan(self), *_quotes(self)]
-        return [replace(m, near=self._near(m)) for m in found]
+        return [*_scan(self), *_quotes(self)]
 
     @property
     def firm(self) -> list[Mention]:
@@ -221,12 +215,13 @@ class Text:
         """The tokens that begin within the span."""
         return self.tokens[bisect_left(self._starts, start) : bisect_left(self._starts, end)]
 
-    def _near(self, mention: Mention) -> frozenset[str]:
+    def near(self, mention: Mention) -> set[str]:
+        """The telling stems around a mention."""
         low = bisect_left(self._starts, mention.claim.start)
         high = bisect_left(self._starts, mention.claim.end)
         around = self.tokens[max(0, low - NEAR) : low] + self.tokens[high : high + NEAR]
         stems = {self.stem[t.word] for t in around if t.sentence == mention.sentence and not t.number}
-        return frozenset(stems - COMMON_STEMS)
+        return stems - COMMON_STEMS
 
     def claim(self, kind: str, value: str, start: int, end: int) -> Claim:
         return Claim(kind, self.text[start:end], value, start, end, self.id)
@@ -241,11 +236,13 @@ def _tokens(text: str) -> tuple[list[Token], list[int]]:
         begin = text.find(sentence, at)
         last = begin
         for found in _TOKEN.finditer(text, begin, begin + len(sentence)):
-            gap = text[max(last, found.start() - 8) : found.start()]
+            written, start = found.group(), found.start()
+            gap = text[max(last, start - 8) : start] if last > begin else "\0" + text[begin : min(start, begin + 8)]
             opens = last == begin or not _OPENERS.isdisjoint(gap) or _DASH.search(gap) is not None
-            word = _bare(found.group())
+            word = _bare(written)
             clause += last == begin or word in _TURNS or _BREAK.search(gap) is not None
-            out.append(Token(found.group(), word, found.start(), found.end(), place, clause, gap, opens))
+            number = written[0].isdecimal()
+            out.append(Token(written, word, start, found.end(), place, clause, gap, opens, number))
             last = found.end()
         at = begin + len(sentence)
         ends.append(at)
@@ -338,10 +335,16 @@ _PARTS = re.compile(r"[^:/\-–—]+")
 _LIST_ITEM = re.compile(r"[.)]\s")
 
 
+def _ascii(digits: str) -> str:
+    """The digits of every script as 0 to 9."""
+    if digits.isascii():
+        return digits
+    return "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in digits)
+
+
 def _plain(digits: str) -> str:
-    """The number without leading and trailing zeros; digits of every script become ASCII."""
-    if not digits.isascii():
-        digits = "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in digits)
+    """The number without leading and trailing zeros."""
+    digits = _ascii(digits)
     whole, dot, rest = digits.partition(".")
     if "." in rest:  # a version
         return digits
@@ -389,7 +392,7 @@ def _number_word(tokens: Sequence[Token], i: int) -> tuple[int, int, bool] | Non
 
 def _alone(tokens: Sequence[Token], i: int, j: int) -> bool:
     """Whether a scale word counts by itself: "a hundred", "dozen"."""
-    return i == j and (tokens[i].word == "dozen" or (i > 0 and tokens[i - 1].word == "a"))
+    return i == j and (tokens[i].word == "dozen" or (i > 0 and tokens[i - 1].word == "a" and _joins(tokens[i])))
 
 
 def _joins(token: Token) -> bool:
@@ -408,6 +411,7 @@ _WEEKDAYS |= {"mon": 0, "tue": 1, "tues": 1, "wed": 2, "thu": 3, "thur": 3, "thu
 _BEFORE_MONTH = frozenset(
     "in of since until till by last next this early mid late during from to through for and before after around".split()
 )
+_SINCE = frozenset("in since until last next early late".split())
 _YMD = re.compile(r"(\d{4})[-/.–](\d{1,2})[-/.–](\d{1,2})")
 _DMY = re.compile(r"(\d{1,2})[-/.](\d{1,2})[-/.](\d{4}|\d{2})")
 _MD = re.compile(r"(\d{1,2})/(\d{1,2})")
@@ -420,6 +424,7 @@ _BACK = frozenset("ago before earlier back prior".split())
 _ONWARD = frozenset("later after from hence".split())
 _AT = frozenset("at around by from to until till before after about between and".split())
 
+_DAYS = re.compile(r"\d{1,2}(?:[-–—]\d{1,2})?")
 _PAST = {"half": 30, "quarter": 15, "five": 5, "ten": 10, "twenty": 20}
 _HOURS = frozenset(map(str, range(1, 13)))
 
@@ -571,7 +576,7 @@ _NOT_NAMES = frozenset(
     previously originally initially eventually meanwhile afterwards instead otherwise today yesterday tomorrow tonight
     """.split()
 )
-_CONNECT = frozenset("of the de la le van von der del da di du al el bin ibn and & for in on at y".split())
+_CONNECT = frozenset("of the de la le van von der del da di du al el bin ibn & y".split())
 # A single capitalised word that opens a sentence is a name only where one of these says what it did.
 _PERSON_VERBS = frozenset(
     """
@@ -589,23 +594,19 @@ def _name(text: Text, i: int) -> tuple[Mention, int] | None:
     """The name that begins at token i and the place after it: capitalised words, with "of" or "de" between them."""
     tokens, j, last = text.tokens, i, i
     kept: list[Token] = []
-    while (
-        j < len(tokens) and tokens[j].sentence == tokens[i].sentence and (j == i or _touches(tokens[j], tokens[last]))
-    ):
-        token = tokens[j]
-        if _is_name(token):
-            kept.append(token)
+    while j < len(tokens) and tokens[j].sentence == tokens[i].sentence and (j == i or _touches(tokens[j])):
+        if _is_name(tokens[j]):
+            kept.append(tokens[j])
             last = j
-        elif not (kept and token.word in _CONNECT and token.text.islower() and j - last < 3):
+        elif not (kept and tokens[j].word in _CONNECT and tokens[j].text.islower() and j - last < 3):
             break
         j += 1
     if not kept:
         return None
-    title = (
-        tokens[i - 1].word
-        if i and tokens[i - 1].word in _TITLES and tokens[i].sentence == tokens[i - 1].sentence
-        else ""
-    )
+    before = tokens[i - 1] if i else None
+    title = before.word if before and before.word in _TITLES and before.sentence == kept[0].sentence else ""
+    if len(kept) > 1 and kept[0].opens and kept[0].word.endswith(_ENDINGS):
+        kept = kept[1:]  # "Attending Yoga"
     firm = _firm(text, kept, title, last)
     claim = text.claim(NAME, " ".join(t.word for t in kept), kept[0].start, kept[-1].end)
     traits = {f"name:{t.word}" for t in kept} | ({f"title:{title}"} if title else set())
@@ -613,7 +614,7 @@ def _name(text: Text, i: int) -> tuple[Mention, int] | None:
     return Mention(claim, keys, traits=frozenset(traits), sentence=kept[0].sentence, firm=firm), last + 1
 
 
-def _touches(token: Token, last: Token) -> bool:
+def _touches(token: Token) -> bool:
     return token.gap.strip(" ") in ("", "-", ".", "&", "'", "’") and "\n" not in token.gap and not token.opens
 
 
@@ -681,11 +682,7 @@ def _weak(text: Text, i: int) -> Mention:
 def _digits(text: Text, i: int) -> tuple[list[Mention], int]:
     """What a run of digits says, with the words that belong to it, and the place after them."""
     token = text.tokens[i]
-    plain = (
-        token.text
-        if token.text.isascii()
-        else "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in token.text)
-    )
+    plain = _ascii(token.text)
     half = _MERIDIEM.match(text.text, token.end)
     end = half.end() if half else token.end
     if times := _clock(plain, half[1] if half else None, bool(half)):
@@ -756,7 +753,9 @@ def _date_words(text: Text, i: int) -> tuple[Mention, int] | None:
         return Mention(claim, frozenset({key}), traits=frozenset({"form:clock"}), sentence=token.sentence), i + 1
     if token.word in _PAST and (clock := _past(text, i)) is not None:
         return clock
-    if _is_month(token):
+    if _is_month(token) or (
+        token.word in _DOUBTFUL & _MONTHS.keys() and i and _joins(token) and text.tokens[i - 1].word in _SINCE
+    ):
         return _month_first(text, i)
     if token.word in _WEEKDAYS and (len(token.word) > 5 or token.capital):
         return _weekday_word(text, i)
@@ -801,13 +800,8 @@ def _month_first(text: Text, i: int) -> tuple[Mention, int] | None:
 
 def _day_number(tokens: Sequence[Token], j: int) -> tuple[int, int, list[int]] | None:
     """The day of a month at token j ("9", "9th", "ninth", "5-7"), the place after it and all days it names."""
-    parts = [p for p in re.split(r"[-–—]", tokens[j].text[:12]) if p.isdecimal() and len(p) < 3]
-    if (
-        tokens[j].number
-        and parts
-        and len(tokens[j].text) < 6
-        and "-".join(parts) == re.sub("[–—]", "-", tokens[j].text)
-    ):
+    if _DAYS.fullmatch(tokens[j].text):
+        parts = re.findall(r"\d+", tokens[j].text)
         glued = j + 1 < len(tokens) and not tokens[j + 1].gap and _SUFFIX.fullmatch(tokens[j + 1].text)
         return int(parts[0]), j + (2 if glued else 1), [int(p) for p in parts]
     spelled = _number_word(tokens, j)
@@ -916,8 +910,8 @@ def _measured(
         ordinal, j, end, following = True, j + 1, first.end, following[1:]
     elif first and (first.word in _SCALE or (not first.gap and first.word in _GLUED_SCALE)) and first.word != "dozen":
         power = _SCALE.get(first.word) or _GLUED_SCALE[first.word]
-        scaled = tuple(_shift(value, power) for value in values if "." not in value or value.count(".") == 1)
-        values = scaled + (values if not money and first.word in _GLUED_SCALE else ())
+        scaled = tuple(_shift(value, power) for value in values if value.count(".") < 2)  # two dots: a version
+        values = (scaled or values) + (values if not money and first.word in _GLUED_SCALE else ())
         j, end, following = j + 1, first.end, following[1:]
     measure = following[0] if following and following[0].word in _UNIT else None
     unit = money or (_UNIT[measure.word] if measure else "")
@@ -1134,16 +1128,16 @@ class Index:
         out: dict[tuple[str, str], list[Mention]] = {}
         for text in self.texts:
             for mention in text.firm:
-                for key in (*mention.near, *mention.traits):
+                for key in (*text.near(mention), *mention.traits):
                     held = out.setdefault((mention.claim.kind, key), [])
                     if len(held) < _MOST:
                         held.append(mention)
         return out
 
-    def nearest(self, mention: Mention) -> Mention | None:
+    def nearest(self, mention: Mention, record: Text) -> Mention | None:
         """The source claim of the same kind that shares most with this one; None where none shares enough."""
         scores: dict[int, tuple[int, Mention]] = {}
-        for key in (*mention.near, *mention.traits):
+        for key in (*record.near(mention), *mention.traits):
             for other in self._by_trait.get((mention.claim.kind, key), ()):
                 scores[id(other)] = (scores.get(id(other), (0, other))[0] + _WORTH.get(key.partition(":")[0], 1), other)
         best = max(scores.values(), key=lambda pair: pair[0], default=None)

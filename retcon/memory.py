@@ -15,14 +15,20 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
+from urllib.parse import urlsplit
 
 from retcon import pack, retrieve, validate
-from retcon.errors import InputError, StoreError
+from retcon.answer import PROMPTS as ANSWER_PROMPTS
+from retcon.answer import Answer, Rung, abstains
+from retcon.answer import prompt as reader_prompt
+from retcon.cache import CachedChat
+from retcon.errors import InputError, ModelError, StoreError
 from retcon.features import features, query_type
-from retcon.model import Embed, embedder
-from retcon.note import RETAIN, Cluster, Decision, Filter, Hit, Note, Recall, Scope, Usage
-from retcon.operate import ACTIONS, check_actions, operate
+from retcon.model import Chat, Embed, chat, embedder
+from retcon.note import Cluster, Decision, Filter, Hit, Note, Recall, Scope, Usage
+from retcon.operate import check_actions, next_rung, usable
+from retcon.perform import GUARDS, Guard, Performer
 from retcon.route import Router, default_router
 from retcon.store import Deleted, Progress
 from retcon.store.sqlite import SqliteStore
@@ -55,6 +61,12 @@ class Memory:
         embedder: str | Embed | None = None,
         top_k: int = 20,
         cap: int = 2048,
+        model: str | Chat | None = None,
+        model_name: str | None = None,
+        api_key: str | None = None,
+        timeout: float = 60.0,
+        focus: bool = True,
+        guard: Guard = "warn",
         now: Callable[[], datetime] = utc_now,
         new_id: Callable[[], str] = random_id,
     ) -> None:
@@ -63,6 +75,11 @@ class Memory:
         `router` decides (a Router or its JSON file; default: the evidence-fit rule). `counter` counts tokens:
         "estimate", "alphanumeric", "bpe", or any callable. `retriever` is bm25, bm25-plain, dense or hybrid; `top_k`
         and `cap` bound the candidates (notes, tokens). `now` and `new_id` are the only sources of time and chance.
+
+        `model` writes records and reads answers: the base URL of an OpenAI-compatible endpoint, the path of a .gguf
+        file, or a Chat object; without one nothing is generated. `focus=False` writes records for any question, not for
+        this query. `guard="strict"` takes the best action without a model in place of a record that states a number,
+        date or name which no source supports; "warn" keeps it and says so.
         """
         self.router = _router(router)
         self.count: Counter = _counter(counter)
@@ -71,7 +88,11 @@ class Memory:
         self.top_k = validate.whole("top_k", top_k)
         self.cap = validate.whole("cap", cap, most=10_000_000)
         self.now, self.new_id = now, new_id
+        self.chat = None if model is None else chat(model, name=model_name, key=_key(model, api_key), timeout=timeout)
         self.store = SqliteStore(_path(path))
+        self._performer = Performer(
+            store=self.store, count=self.count, chat=self.chat, focus=focus, guard=_guard(guard)
+        )
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -249,7 +270,9 @@ class Memory:
             self.store, query, scope, top_k=top_k, only=only, retriever=self.retriever, embed=self.embed, fill=fill
         )
 
-    def _decide(self, cluster: Cluster, budget: int, action: str | None, exclude: Collection[str]) -> Decision:
+    def _decide(
+        self, cluster: Cluster, budget: int, action: str | None, exclude: Collection[str], *, model: bool = True
+    ) -> Decision:
         x = features(
             budget=budget,
             costs=cluster.costs,
@@ -258,31 +281,94 @@ class Memory:
             vectors=self.embed([note.text for note in cluster.notes]),
             types=query_type(cluster.query),
         )
-        decision = self.router.decide(x, budget=budget, available=ACTIONS, exclude=exclude)
-        return decision if action is None else _forced(decision, *check_actions([action]))
+        available = usable(self.chat if model else None)
+        if action is not None:
+            return _named(
+                self.router.decide(x, budget=budget), action, f"{action}: asked for by the caller", forced=True
+            )
+        if not exclude or set(available) <= set(self.router.actions):
+            return self.router.decide(x, budget=budget, available=available, exclude=exclude)
+        rung = next_rung(available, exclude)  # the router does not know every action, so it cannot order them
+        return _named(self.router.decide(x, budget=budget), rung, f"{rung}: the next after {', '.join(exclude)}")
 
     def _recall(self, cluster: Cluster, decision: Decision, exclude: tuple[str, ...], started: float) -> Recall:
-        action, budget = decision.action, decision.budget
-        warnings: tuple[str, ...] = ()
-        packed = operate(action, cluster, budget, count=self.count)
-        if not packed.text and action != RETAIN:
-            kept = operate(RETAIN, cluster, budget, count=self.count)
-            if kept.text:
-                action, packed = RETAIN, kept
-                warnings = (f"{decision.action} found nothing to say within {budget} tokens, so notes are retained",)
-        tried = tuple(dict.fromkeys((*exclude, decision.action, action)))
+        took = self._performer.perform(cluster, decision, partial(self._safe_action, cluster, decision.budget))
+        packed = took.made.packed
+        spent = replace(took.made.usage, seconds=time.perf_counter() - started)
         return Recall(
-            text=packed.text, tokens=packed.tokens, budget=budget, query=cluster.query, action=action,
-            decision=decision, sources=packed.sources, dropped=packed.dropped + cluster.dropped,
-            usage=Usage(seconds=time.perf_counter() - started), warnings=warnings, tried=tried,
-            again=partial(self._again, cluster, budget),
+            text=packed.text, tokens=packed.tokens, budget=decision.budget, query=cluster.query, action=took.action,
+            decision=decision, sources=packed.sources, dropped=packed.dropped + cluster.dropped, usage=spent,
+            warnings=took.warnings, tried=tuple(dict.fromkeys((*exclude, decision.action, took.action))),
+            record=took.record, fidelity=took.fidelity, again=partial(self._again, cluster, decision.budget),
         )  # fmt: skip
 
     def _again(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> Recall | None:
-        if not set(self.router.actions) & set(ACTIONS) - set(tried):
+        if not set(usable(self.chat)).difference(tried):
             return None
         started = time.perf_counter()
         return self._recall(cluster, self._decide(cluster, budget, None, tried), tried, started)
+
+    def _safe_action(self, cluster: Cluster, budget: int) -> str:
+        """The router's choice among the actions that need no model."""
+        return self._decide(cluster, budget, None, (), model=False).action
+
+    # -- the reader ----------------------------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        question: str,
+        budget: int = DEFAULT_BUDGET,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        session: str | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        max_rungs: int = 4,
+        max_tokens: int | None = None,
+        seen: Callable[[Rung], None] | None = None,
+    ) -> Answer:
+        """The reader's answer from what memory recalls; while it finds none there, from the next best recall.
+
+        Stops at an answer, when every action was tried, after `max_rungs` looks, or once reading and writing have cost
+        `max_tokens`. The text is None where memory does not hold the answer. `seen` is called with each look.
+        """
+        if self.chat is None:
+            raise InputError("ask needs a reader: Memory(model=...), or call recall and read the text yourself")
+        max_rungs = validate.whole("max_rungs", max_rungs, most=100)
+        recall: Recall | None = self.recall(
+            question, budget, user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, since=since,
+            until=until, metadata=metadata,
+        )  # fmt: skip
+        rungs: list[Rung] = []
+        spent = Usage()
+        warnings: list[str] = []
+        while recall is not None:
+            rung = self._look(recall)
+            rungs.append(rung)
+            spent += rung.usage
+            warnings += recall.warnings
+            if seen is not None:
+                seen(rung)
+            if not rung.abstained or len(rungs) >= max_rungs or (max_tokens is not None and spent.tokens >= max_tokens):
+                break
+            recall = recall.escalate()
+        last = rungs[-1]
+        return Answer(question, None if last.abstained else last.reply, tuple(rungs), spent, tuple(warnings))
+
+    def _look(self, recall: Recall) -> Rung:
+        if not recall.text:
+            return Rung(recall, "", True, recall.usage)
+        assert self.chat is not None
+        about = [source.id for source in recall.sources]
+        reader = CachedChat(self.chat, self.store, f"answer-{ANSWER_PROMPTS}", about=about)
+        (reply,) = reader([reader_prompt(recall.query, recall.text)])
+        if isinstance(reply, ModelError):
+            raise reply
+        spent = Usage(1, reply.prompt_tokens, reply.completion_tokens, reply.seconds)
+        return Rung(recall, reply.text.strip(), abstains(reply.text), recall.usage + spent)
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
@@ -363,7 +449,7 @@ class Memory:
         return self.now().isoformat(timespec="seconds")
 
     def stats(self) -> dict[str, int | str]:
-        """Facts about the store: schema, counts of notes, scopes, records and vectors, bytes, what a quick check found."""
+        """Facts about the store: schema, counts of notes, scopes, records and vectors, bytes, a quick check's result."""
         return self.store.stats()
 
     # -- lifetime ------------------------------------------------------------------------------------------------------
@@ -381,9 +467,27 @@ class Memory:
         self.close()
 
 
-def _forced(decision: Decision, action: str) -> Decision:
-    reason = f"{action}: asked for by the caller; the router's own choice is {decision.reason}"
-    return replace(decision, action=action, reason=reason, forced=True)
+def _named(decision: Decision, action: str, why: str, *, forced: bool = False) -> Decision:
+    """The decision with another action in place of the router's own, and why."""
+    (action,) = check_actions([action])
+    return replace(
+        decision, action=action, reason=f"{why}; the router's own choice is {decision.reason}", forced=forced
+    )
+
+
+def _guard(given: str) -> Guard:
+    if given not in GUARDS:
+        raise InputError(f"guard is 'warn' or 'strict', not {str(given)[:40]!r}")
+    return cast(Guard, given)
+
+
+def _key(model: object, given: str | None) -> str | None:
+    """The key for an endpoint: the caller's, RETCON_API_KEY, or OPENAI_API_KEY where the endpoint is OpenAI's own."""
+    if given is not None or not isinstance(model, str) or "://" not in model:
+        return given
+    theirs = urlsplit(os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1").hostname
+    fitting = os.environ.get("OPENAI_API_KEY") if urlsplit(model).hostname == theirs else None
+    return os.environ.get("RETCON_API_KEY") or fitting
 
 
 def _router(given: Router | str | os.PathLike[str] | None) -> Router:

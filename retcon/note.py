@@ -159,6 +159,73 @@ class Usage:
     completion_tokens: int = 0
     seconds: float = 0.0
 
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+    @property
+    def tokens(self) -> int:
+        """Tokens read and written by the model."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def to_dict(self) -> dict[str, Any]:
+        """The cost as plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Where a generated text comes from. A view: it can be rebuilt from its sources, and goes with any of them."""
+
+    id: str  # a hash of all that made it
+    action: str
+    model: str
+    version: str  # of the prompt
+    focus: bool  # written for the query
+    content: str  # a hash of the source texts
+    sources: tuple[str, ...]
+    reused: bool = field(default=False, compare=False)  # it was on file
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Something checkable in a text: what it says as written, what that means, and where it stands."""
+
+    kind: str  # number | date | name | quote | negation
+    text: str
+    value: str  # "23", "2026-05-09", "T17:00", "maria lopez", "not adopt"
+    start: int
+    end: int
+    note: str | None = None  # id of the note it stands in; None: the record
+
+    def to_dict(self) -> dict[str, Any]:
+        """The claim as plain JSON values."""
+        return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Fidelity:
+    """What a record adds to its sources, changes in them and leaves out of them."""
+
+    unsupported: tuple[Claim, ...] = ()  # in the record, in no source
+    missing: tuple[Claim, ...] = ()  # in a source sentence that bears on the query, not in the record
+    mutated: tuple[tuple[Claim, Claim], ...] = ()  # in the record, and what it was in the source
+    supported: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """No number, date or name without support, and nothing changed."""
+        return not self.mutated and all(claim.kind not in ("number", "date", "name") for claim in self.unsupported)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The findings as plain JSON values."""
+        return {
+            "ok": self.ok,
+            "supported": self.supported,
+            "unsupported": [claim.to_dict() for claim in self.unsupported],
+            "missing": [claim.to_dict() for claim in self.missing],
+            "mutated": [{"record": ours.to_dict(), "source": theirs.to_dict()} for ours, theirs in self.mutated],
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Recall:
@@ -175,6 +242,8 @@ class Recall:
     usage: Usage = field(default=Usage(), compare=False)
     warnings: tuple[str, ...] = ()
     tried: tuple[str, ...] = ()  # the actions spent so far, this one included
+    record: Record | None = None  # of generated text
+    fidelity: Fidelity | None = None  # of generated text, against its sources
     again: Callable[[tuple[str, ...]], Recall | None] | None = field(default=None, repr=False, compare=False)
 
     def escalate(self) -> Recall | None:
@@ -184,6 +253,8 @@ class Recall:
     def to_dict(self) -> dict[str, Any]:
         """The recall as plain JSON values."""
         plain = {name: getattr(self, name) for name in self.__slots__ if name != "again"}
-        plain |= {"decision": self.decision.to_dict(), "usage": asdict(self.usage)}
+        plain |= {"decision": self.decision.to_dict(), "usage": self.usage.to_dict()}
+        plain |= {"record": asdict(self.record) if self.record else None}
+        plain |= {"fidelity": self.fidelity.to_dict() if self.fidelity else None}
         plain |= {name: [asdict(item) for item in getattr(self, name)] for name in ("sources", "dropped")}
         return plain | {"warnings": list(self.warnings), "tried": list(self.tried)}

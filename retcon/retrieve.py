@@ -110,9 +110,11 @@ def best(snapshot: Snapshot, terms: Sequence[str], top_k: int, only: Filter | No
     # Rare terms first. The order depends on frequencies alone, so that a score is always the same sum.
     order = sorted(stats, key=lambda key: (stats[key].df, key))
     ahead = np.concatenate((np.cumsum([scorer.bound(key) for key in order][::-1])[::-1], [0.0])).tolist()
+    left = np.cumsum([stats[key].df for key in reversed(order)])[::-1]  # entries from this term on
     scores = np.zeros(snapshot.slots)
     threshold, at = 0.0, 0
-    while at < len(order) and threshold <= ahead[at]:  # a note that holds only what is ahead may still get in
+    # A note that holds only what is ahead may still get in, or reading all of that is cheaper than to look up a few.
+    while at < len(order) and (threshold <= ahead[at] or left[at] < PROBE * top_k * LOOKUP):
         listed = snapshot.postings(order[at])
         slots, gains = _passing(listed, scorer.gain(order[at], listed.counts, listed.lengths), allowed)
         gains += scores[slots]

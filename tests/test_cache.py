@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import multiprocessing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -34,8 +36,19 @@ def texts(found: list[object]) -> list[str]:
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> ReplyCache:
-    return ReplyCache(tmp_path / "replies.db")
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "replies.db"
+
+
+@pytest.fixture
+def opened(file: Path) -> Iterator[Callable[..., ReplyCache]]:
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(closing(ReplyCache(file, **options)))
+
+
+@pytest.fixture
+def cache(opened: Callable[..., ReplyCache]) -> ReplyCache:
+    return opened()
 
 
 # -- the key ---------------------------------------------------------------------------------------------------------
@@ -73,7 +86,7 @@ def test_messages_do_not_run_into_each_other(parts: list[str]) -> None:
     assert len(keys) == 2
 
 
-# -- the cached model --------------------------------------------------------------------------------------------------
+# -- the cached model ------------------------------------------------------------------------------------------------
 
 
 def test_what_is_kept_is_not_asked_again_and_duplicates_are_asked_once(cache: ReplyCache) -> None:
@@ -131,15 +144,15 @@ def test_a_locked_cache_costs_a_call_and_not_the_answer() -> None:
     assert texts([*CachedChat(echo(), Locked(), "1")([ask("a")])]) == ["re: a"]
 
 
-# -- the file ----------------------------------------------------------------------------------------------------------
+# -- the file --------------------------------------------------------------------------------------------------------
 
 
 def kept(key: str, size: int = 100) -> Kept:
     return Kept(key, "m", "x" * size, 1, 1, 0.0, "stop", None)
 
 
-def test_the_bound_holds_and_the_least_lately_used_leave_first(tmp_path: Path) -> None:
-    cache = ReplyCache(tmp_path / "r.db", max_bytes=10 * 1200)
+def test_the_bound_holds_and_the_least_lately_used_leave_first(opened: Callable[..., ReplyCache]) -> None:
+    cache = opened(max_bytes=10 * 1200)
     for i in range(9):
         cache.put_replies([kept(f"k{i}", 1000)])
     assert set(cache.get_replies(["k0", "k1"])) == {"k0", "k1"}
@@ -163,8 +176,8 @@ def test_the_bound_and_the_tally_hold_after_any_writes(writes: list[tuple[int, i
     cache.close()
 
 
-def test_a_reply_larger_than_the_bound_is_not_kept(tmp_path: Path) -> None:
-    cache = ReplyCache(tmp_path / "r.db", max_bytes=1000)
+def test_a_reply_larger_than_the_bound_is_not_kept(opened: Callable[..., ReplyCache]) -> None:
+    cache = opened(max_bytes=1000)
     assert cache.put_replies([kept("small"), kept("large", 5000)]) == 1
     assert set(cache.get_replies(["small", "large"])) == {"small"}
 
@@ -175,26 +188,23 @@ def test_the_first_reply_under_a_key_stays(cache: ReplyCache) -> None:
     assert cache.get_replies(["k"])["k"].text == "x"
 
 
-def test_clear_empties_the_cache_and_its_bytes(tmp_path: Path) -> None:
-    path = tmp_path / "r.db"
-    cache = ReplyCache(path)
+def test_clear_empties_the_cache_and_its_bytes(cache: ReplyCache, file: Path) -> None:
     CachedChat(FakeChat(["7777777canaryqz"]), cache, "1")([ask("a")])
-    assert b"7777777canaryqz" in bytes_of(path)
+    assert b"7777777canaryqz" in bytes_of(file)
     assert cache.clear() == 1
     assert cache.stats() == ReplyStats(0, 0, 0, 0)
-    assert b"7777777canaryqz" not in bytes_of(path)
+    assert b"7777777canaryqz" not in bytes_of(file)
 
 
-def test_the_key_of_the_endpoint_is_not_in_the_cache(tmp_path: Path) -> None:
-    path = tmp_path / "r.db"
+def test_the_key_of_the_endpoint_is_not_in_the_cache(cache: ReplyCache, file: Path) -> None:
     with Server() as server:
         inner = HttpChat(server.base, "m", key=KEY)
-        model = CachedChat(inner, ReplyCache(path), "1")
+        model = CachedChat(inner, cache, "1")
         assert texts([*model([ask("a")])]) == ["fine"]
         inner.close()
         assert server.seen[0].headers["authorization"].endswith(KEY)
-    assert b"fine" in bytes_of(path)
-    assert KEY.encode() not in bytes_of(path)
+    assert b"fine" in bytes_of(file)
+    assert KEY.encode() not in bytes_of(file)
     assert KEY not in repr(model)
 
 
@@ -205,22 +215,21 @@ def _fill(path: Path, number: int) -> None:
     cache.close()
 
 
-def test_several_processes_share_one_file(tmp_path: Path) -> None:
-    path = tmp_path / "r.db"
+def test_several_processes_share_one_file(opened: Callable[..., ReplyCache], file: Path) -> None:
     spawn = multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=_fill, args=(path, number)) for number in range(3)]
+    processes = [spawn.Process(target=_fill, args=(file, number)) for number in range(3)]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [0, 0, 0]
-    cache = ReplyCache(path)
+    cache = opened()
     stats = cache.stats()
     assert stats.hits + stats.misses == 90
     assert texts([*CachedChat(FakeChat(), cache, "1")([ask("0"), ask("7")])]) == ["re: 0", "re: 7"]
 
 
-# -- in the notes' own file ----------------------------------------------------------------------------------------------
+# -- in the notes' own file ------------------------------------------------------------------------------------------
 
 
 def reply_canary(number: int) -> str:

@@ -86,7 +86,7 @@ def test_delete_takes_the_records_and_vectors_that_stand_on_the_note(memory: Mem
     assert settled(memory, path) == all_of(1) | all_of(2) | records
     assert vector in bytes_of(path)
     assert memory.delete(canary(1, "id")).records == 2
-    assert memory.store.get_record(canary(3, "record")) == f"made from {canary(3, 'record')}"
+    assert (memory.store.get_record(canary(3, "record")) or ("",))[0] == f"made from {canary(3, 'record')}"
     assert canaries(path) == all_of(2) | all_of(3, "record", "about")
     assert vector[:16] not in bytes_of(path)
 

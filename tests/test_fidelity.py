@@ -213,22 +213,19 @@ def test_to_dict_is_plain_json() -> None:
 
 # - every text -
 
-PIECES = st.sampled_from(
-    """
-    23 twenty three hundred hundred thousand million and a dozen first ninth 9th 5 5pm 5:00 17:30 half past noon pm .
-    , : $ £50 % 3,200 3.2k 1,2,3 1.2.3 2026-05-09 31/02/2020 5/9 2026 May march Sunday last next week yesterday two
-    weeks ago Dr Lee Maria de Lopez NASA iPhone not never no without but did like cat " “ ” ' - — ( ) ? ! Mr. A.
-    e.g. 中文 三 é ٤٢ ß İ ﬁ
-    000 0 00:00 99:99 1-2-3 1/2/03 0/0 12/12/0000 20th of of the in I I'm User # ** …
-    """.split()
-    + ["\n", "  "]
-)
+WORDS = """
+    23 twenty three hundred hundred thousand million and a dozen first ninth 9th 5 5pm 5:00 17:30 half past noon pm . ,
+    : $ £50 % 3,200 3.2k 1,2,3 1.2.3 2026-05-09 31/02/2020 5/9 2026 May march Sunday last next week yesterday two weeks
+    ago Dr Lee Maria de Lopez NASA iPhone not never no without but did like cat " “ ” ' - — ( ) ? ! Mr. A. e.g. 中文 三
+    é ٤٢ ß İ ﬁ 000 0 00:00 99:99 1-2-3 1/2/03 0/0 12/12/0000 20th of of the in I I'm User # ** …
+"""
+PIECES = st.sampled_from([*WORDS.split(), "\n", "  "])
 SENTENCE = st.lists(PIECES, max_size=25).map(" ".join) | st.lists(PIECES, max_size=12).map("".join)
 ANY = st.text(max_size=200) | SENTENCE | st.text(alphabet="0123456789.,:/- $abkm\n\"'", max_size=80)
 DAYS = st.none() | st.dates().map(lambda day: day.isoformat()) | st.sampled_from([SATURDAY, "0001-01-01", "9999-12-31"])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(text=ANY, on=DAYS)
 @example(text="hundred " * 500, on=None)
 @example(text="9" * 5000, on=None)
@@ -271,28 +268,28 @@ def test_a_strange_timestamp_is_no_error(on: str) -> None:
 
 
 HOSTILE = {
-    "digits": "9" * 1_000_000,
-    "numbers": "1,2.3:4/5-6 " * 80_000,
-    "quotes": '"a ' * 300_000,
-    "open quotes": "“" * 1_000_000,
-    "capitals": "Aa Bb de la " * 80_000,
-    "nots": "not " * 250_000,
-    "scales": "hundred and thousand " * 50_000,
-    "dates": "last May 9 2026 ago " * 50_000,
-    "spaces": " " * 1_000_000,
-    "marks": "a" + "\u0301" * 1_000_000,
-    "letters": "A" * 1_000_000,
-    "apostrophes": "a'" * 500_000,
-    "stops": "A. " * 300_000,
+    "digits": "9",
+    "numbers": "1,2.3:4/5-6 ",
+    "quotes": '"a ',
+    "open quotes": "“",
+    "capitals": "Aa Bb de la ",
+    "nots": "not ",
+    "scales": "hundred and thousand ",
+    "dates": "last May 9 2026 ago ",
+    "spaces": " ",
+    "marks": "\u0301",
+    "letters": "A",
+    "apostrophes": "a'",
+    "stops": "A. ",
 }
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_megabyte_of_anything_is_read_in_linear_time(kind: str) -> None:
-    text = HOSTILE[kind]
-    small = _seconds(text[: len(text) // 8])
-    large = _seconds(text)
-    assert large < 30 * small + 1  # eight times the text; a square would be 64 times
+def test_anything_repeated_is_read_in_linear_time(kind: str) -> None:
+    piece = "a" + HOSTILE[kind]
+    small = _seconds(piece * (10_000 // len(piece)))
+    large = _seconds(piece * (80_000 // len(piece)))
+    assert large < 30 * small + 1  # eight times the text; a square would take 64 times as long
 
 
 def _seconds(text: str) -> float:
@@ -301,12 +298,11 @@ def _seconds(text: str) -> float:
     return time.process_time() - begun
 
 
-def test_a_long_record_against_other_long_notes_stays_linear() -> None:
-    record = "Bob paid £17 on 3 June and did not see Paris. " * 4_000
-    source = "Ann paid £71 on 4 June and did see Paris. " * 4_000
-    begun = time.process_time()
-    assert not against(record, source, query="paid Paris").ok
-    assert time.process_time() - begun < 20
+def test_a_megabyte_against_another_is_read() -> None:
+    record = "Bob paid £17 on 3 June and did not see Paris, " + "a" * 1_000_000
+    source = "Ann paid £71 on 4 June and did see Paris. " + "the word is long and says nothing. " * 25_000
+    found = against(record, source, query="paid Paris")
+    assert {claim.kind for claim, _ in found.mutated} == {"number", "date", "name", "negation"}
 
 
 # - the measured tables -

@@ -29,7 +29,7 @@ def one_line(error: BaseException) -> str:
     message = str(error)
     assert message
     assert "\n" not in message
-    assert len(message) < 400
+    assert len(message) < 600
     return message
 
 

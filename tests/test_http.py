@@ -403,7 +403,7 @@ def test_concurrency_never_exceeds_the_bound_over_all_threads(server: Server, wa
 def test_concurrency_holds_while_requests_fail(server: Server, waits: Waits) -> None:
     server.always = slow(0.05)
     server.queue.extend([sends(b"", 500), slow(0.05, cut_off), says({}, 429, retry_after="1")] * 5)
-    model = client(server, waits, concurrency=4)
+    model = client(server, waits, concurrency=4, retries=15, timeout=60)
     found = model(numbered(30))
     model.close()
     assert all(isinstance(reply, Reply) for reply in found)

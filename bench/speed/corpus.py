@@ -1,9 +1,9 @@
 """A made-up chat history with the statistics of a real one: the same notes and queries from the same seed.
 
-Word frequencies follow Zipf-Mandelbrot, 1 / (rank + 2.7) ** 1.07, over 200,000 words; the most frequent ranks are English
-function words in their usual order, the others are invented. Notes have log-normal lengths with a median of 20 words and
-come in sessions of 20 turns; three in ten of a note's content words come from the 30 words of its session's topic. A query
-has 8 to 16 words: half function words, and of the other half two thirds from one note, one third noise.
+Word frequencies follow Zipf-Mandelbrot, 1 / (rank + 2.7) ** 1.07, over 200,000 words: English function words, then
+invented ones. Notes have log-normal lengths with a median of 20 words and come in sessions of 20 turns; three in ten of
+a note's content words come from the 30 words of its session's topic. A query has 8 to 16 words: half are function
+words, up to a third come from one note, and the rest is noise.
 """
 
 from __future__ import annotations
@@ -80,18 +80,21 @@ class Corpus:
         told = told[: size // 3]
         noise = self.words[self._content(rng, size - size // 2 - len(told))].tolist()
         limit = self.cumulative[len(FUNCTION) - 1]
-        common = self.words[np.searchsorted(self.cumulative, rng.random(size // 2) * limit)].tolist()
+        common = self.words[self._at(rng.random(size // 2) * limit)].tolist()
         mixed = told + noise + common
         rng.shuffle(mixed)
         return " ".join(mixed)
 
     def _ranks(self, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
-        return np.searchsorted(self.cumulative, rng.random(count)).astype(np.int64)
+        return self._at(rng.random(count))
 
     def _content(self, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
         """Ranks of words that are no function words."""
         least = self.cumulative[len(FUNCTION) - 1]
-        return np.searchsorted(self.cumulative, least + rng.random(count) * (1 - least)).astype(np.int64)
+        return self._at(least + rng.random(count) * (1 - least))
+
+    def _at(self, shares: NDArray[np.float64]) -> NDArray[np.int64]:
+        return np.searchsorted(self.cumulative, shares).astype(np.int64)
 
 
 _FUNCTION_SET = frozenset(FUNCTION)
@@ -120,7 +123,7 @@ def _day(session: int) -> str:
 
 
 def indexed_texts(notes: Iterable[Note]) -> Iterator[str]:
-    """What our index reads of each note: its words, its speaker and date, and the turn before it. Rivals get the same."""
+    """What our index reads of each note, for rivals to read: its words, speaker and date, and the turn before it."""
     before: Note | None = None
     for note in notes:
         context = before.text if before and before.session == note.session else ""

@@ -1,4 +1,7 @@
-"""Other engines behind one face: build an index of texts, search it. Each is set up the way it is fastest for one query."""
+"""Other engines behind one face: build an index of texts, search it. Each is set up as it is fastest for one query.
+
+A search ends with the places of the best texts, as it does for us when this is timed; no text is fetched.
+"""
 
 from __future__ import annotations
 
@@ -17,73 +20,84 @@ WORD = re.compile(r"\w+")
 
 
 class Rival(Protocol):
-    """An index of texts; a text is known by its place in the list."""
+    """An index of texts. `one_more` is False where only a rebuild takes in another text."""
 
     name: str
+    one_more: bool
 
     def build(self, texts: Sequence[str]) -> None:
         """Index the texts."""
         ...
 
-    def search(self, query: str, top_k: int) -> list[int]:
-        """Places of the best texts."""
+    def search(self, query: str, top_k: int) -> Sequence[Any]:
+        """Where the best texts are, best first."""
         ...
 
     def add(self, text: str) -> None:
-        """Index one more text, so that the next search finds it. NotImplementedError where only a rebuild does that."""
+        """Index one more text, so that the next search finds it."""
         ...
 
 
+class _Rebuilt:
+    """A rival that takes in a text only by indexing everything anew."""
+
+    one_more = False
+
+    def add(self, text: str) -> None:
+        raise NotImplementedError
+
+
 class Tantivy:
-    """tantivy, English stemming, on disk; the count of all matches is off, which lets it skip blocks (block-max WAND)."""
+    """tantivy on disk, English stemming. Counting all matches is off, which lets it skip blocks (block-max WAND)."""
 
     name = "tantivy"
+    one_more = True
 
     def __init__(self, folder: Path) -> None:
         import tantivy
 
-        self._tantivy = tantivy
+        self._document = tantivy.Document
         folder.mkdir()
-        schema = tantivy.SchemaBuilder().add_text_field("text", stored=False, tokenizer_name="en_stem")
-        schema = schema.add_integer_field("place", stored=True).build()
-        self._index = tantivy.Index(schema, path=str(folder))
-        self._places: Any = None
-        self._size = 0
+        builder = tantivy.SchemaBuilder()
+        builder.add_text_field("text", stored=False, tokenizer_name="en_stem")
+        self._index = tantivy.Index(builder.build(), path=str(folder))
+        self._writer: Any = None
 
     def build(self, texts: Sequence[str]) -> None:
         writer = self._index.writer(256_000_000)
         for text in texts:
-            self._put(writer, text)
+            writer.add_document(self._document(text=text))
         writer.commit()
         writer.wait_merging_threads()
-        self._writer: Any = None
         self._open()
 
-    def search(self, query: str, top_k: int) -> list[int]:
-        parsed = self._index.parse_query(" ".join(WORD.findall(query)), ["text"])
-        hits = self._searcher.search(parsed, top_k, count=False).hits
-        return [self._searcher.doc(address)["place"][0] for _, address in hits]
+    def search(self, query: str, top_k: int) -> Sequence[Any]:
+        hits: Sequence[Any] = self._searcher.search(self._index.parse_query(query, ["text"]), top_k, count=False).hits
+        return hits
 
     def add(self, text: str) -> None:
         if self._writer is None:
             self._writer = self._index.writer(64_000_000)
-        self._put(self._writer, text)
+        self._writer.add_document(self._document(text=text))
         self._writer.commit()
         self._open()
-
-    def _put(self, writer: Any, text: str) -> None:
-        writer.add_document(self._tantivy.Document(text=text, place=self._size))
-        self._size += 1
 
     def _open(self) -> None:
         self._index.reload()
         self._searcher = self._index.searcher()
 
 
+class TantivyAlone(Tantivy):
+    """tantivy over the notes' own text: without the speaker, the date and the turn before, so about half the words."""
+
+    name = "tantivy, own text"
+
+
 class Fts5:
     """SQLite FTS5, porter stemming, ORDER BY bm25() over an OR of the words, in WAL mode as our own file is."""
 
     name = "fts5"
+    one_more = True
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -99,7 +113,7 @@ class Fts5:
         self._connection.execute("COMMIT")
         self._size = len(texts)
 
-    def search(self, query: str, top_k: int) -> list[int]:
+    def search(self, query: str, top_k: int) -> Sequence[Any]:
         match = " OR ".join(f'"{word}"' for word in dict.fromkeys(WORD.findall(query)))
         found = "SELECT rowid FROM note WHERE note MATCH ? ORDER BY bm25(note) LIMIT ?"
         return [row[0] - 1 for row in self._connection.execute(found, (match, top_k))]
@@ -109,7 +123,7 @@ class Fts5:
         self._connection.execute("INSERT INTO note (rowid, text) VALUES (?, ?)", (self._size, text))
 
 
-class Bm25s:
+class Bm25s(_Rebuilt):
     """bm25s with our k1, b and stemmer; its numpy backend, scores computed at indexing time."""
 
     name = "bm25s"
@@ -124,15 +138,12 @@ class Bm25s:
     def build(self, texts: Sequence[str]) -> None:
         self._index.index(self._tokens(list(texts)), show_progress=False)
 
-    def search(self, query: str, top_k: int) -> list[int]:
+    def search(self, query: str, top_k: int) -> Sequence[Any]:
         found = self._index.retrieve(
             [list(dict.fromkeys(stems(query)))], k=top_k, show_progress=False, return_as="documents"
         )
         places: list[int] = np.asarray(found)[0].tolist()
         return places
-
-    def add(self, text: str) -> None:
-        raise NotImplementedError
 
     def _tokens(self, texts: list[str]) -> Any:
         return self._bm25s.tokenize(
@@ -140,7 +151,7 @@ class Bm25s:
         )
 
 
-class RankBm25:
+class RankBm25(_Rebuilt):
     """rank_bm25's BM25Okapi on stemmed words: every text scored in Python for every query."""
 
     name = "rank_bm25"
@@ -153,10 +164,7 @@ class RankBm25:
     def build(self, texts: Sequence[str]) -> None:
         self._index = self._make([stems(text) for text in texts], k1=K1, b=B)
 
-    def search(self, query: str, top_k: int) -> list[int]:
+    def search(self, query: str, top_k: int) -> Sequence[Any]:
         scores = self._index.get_scores(list(dict.fromkeys(stems(query))))
         places: list[int] = np.argsort(-scores)[:top_k].tolist()
         return places
-
-    def add(self, text: str) -> None:
-        raise NotImplementedError

@@ -154,6 +154,7 @@ class _Native:
         params.n_ctx, params.n_parallel = context * parallel, parallel  # the slots share n_ctx
         params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [key]
         params.verbosity, params.offline, params.ui = -1, True, False
+        params.cache_prompt, params.cache_ram_mib = False, 0  # what was asked before changes no number, and costs no memory
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
         with _own_signals():
             try:
@@ -211,10 +212,10 @@ class _Heard:
 
 
 def _payload(ask: Ask) -> dict[str, Any]:
-    """The request. It streams, so that a time-out can end it; a prompt cache would let the past change numbers."""
+    """The request. It streams, so that a time-out can end it."""
     plain: dict[str, Any] = {
         "messages": clean_messages(ask),
-        "max_tokens": ask.max_tokens, "temperature": ask.temperature, "cache_prompt": False,
+        "max_tokens": ask.max_tokens, "temperature": ask.temperature,
         "stream": True, "stream_options": {"include_usage": True},
     }  # fmt: skip
     if ask.seed is not None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from retcon.errors import BusyError, StoreError
+from retcon.errors import BusyError, RetconError, StoreError
 from retcon.store.migrations import STEPS, migrate, version
 
 T = TypeVar("T")
@@ -147,6 +147,9 @@ def connect(path: str, timeout: float) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = NORMAL")
         if found < len(STEPS):  # otherwise no write lock is asked for, so that a long write elsewhere delays nobody
             migrate(connection)
+    except UnicodeDecodeError as error:  # SQLite's message quotes a damaged schema
+        connection.close()
+        raise sqlite3.DatabaseError("malformed database schema") from error
     except BaseException:
         connection.close()
         raise
@@ -176,6 +179,19 @@ def translated(path: str) -> Iterator[None]:
         raise StoreError(f"{path}: {_hint(path, str(error))}") from error
     except sqlite3.DatabaseError as error:
         raise StoreError(f"{path}: {_hint(path, str(error))}") from error
+
+
+@contextlib.contextmanager
+def intact(path: str) -> Iterator[None]:
+    """Entries of the index that lead nowhere, as one of our errors."""
+    try:
+        yield
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, RetconError):
+            raise
+        what = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        message = f"{path}: the index cannot be read ({what}); if the file is damaged, export it and load a new one"
+        raise StoreError(message) from error
 
 
 def _hint(path: str, message: str) -> str:

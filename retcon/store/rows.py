@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -24,8 +25,17 @@ def read_note(row: Sequence[Any]) -> Note:
     return Note(
         id=row[0], text=row[1], speaker=row[2], session=row[3], timestamp=row[4],
         user_id=row[5] or None, agent_id=row[6] or None, run_id=row[7] or None,
-        metadata=json.loads(row[8]), follows=row[9], supersedes=row[10], superseded_by=row[11], created_at=row[12],
+        metadata=read_metadata(row[8]), follows=row[9], supersedes=row[10], superseded_by=row[11], created_at=row[12],
     )  # fmt: skip
+
+
+def read_metadata(stored: str) -> dict[str, Any]:
+    """The metadata in a row."""
+    try:
+        found: dict[str, Any] = json.loads(stored)
+    except (TypeError, ValueError) as error:
+        raise sqlite3.DatabaseError("the metadata of a note is malformed") from error
+    return found
 
 
 def epoch(timestamp: str) -> float:

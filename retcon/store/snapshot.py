@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from retcon.note import Filter, Note, Scope
 from retcon.store import Forward, Postings, TermStats, postings
-from retcon.store.rows import NOTE, conditions, read_note
+from retcon.store.rows import NOTE, conditions, read_metadata, read_note
 
 _IN = "IN (SELECT value FROM json_each(?))"
 
@@ -140,5 +140,5 @@ class SqliteSnapshot:
 
 def matches(metadata: str, only: Filter) -> bool:
     """Whether a note's stored metadata has every value that the filter asks for."""
-    stored = json.loads(metadata)
+    stored = read_metadata(metadata)
     return all(stored.get(key) == value for key, value in only.metadata.items())

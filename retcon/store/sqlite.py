@@ -18,7 +18,7 @@ from typing import Any
 from retcon.errors import ConflictError, InputError, NotFoundError
 from retcon.note import Filter, Note, Scope
 from retcon.store import Deleted, Progress, Snapshot, postings, replies
-from retcon.store.connections import Connections
+from retcon.store.connections import Connections, intact
 from retcon.store.replies import Kept, ReplyStats
 from retcon.store.rows import NOTE, conditions, epoch, read_note
 from retcon.store.snapshot import SqliteSnapshot
@@ -117,7 +117,7 @@ class SqliteStore:
 
     def delete(self, note_ids: Sequence[str]) -> Deleted:
         """What went: the notes with all that stands on them. A note they corrected becomes current again."""
-        with self._writing() as connection:
+        with self._writing() as connection, intact(self.path):
             notes, records = _delete(connection, note_ids)
         return Deleted(notes, records, not notes or self.purge(limit=REWRITE))
 
@@ -165,7 +165,8 @@ class SqliteStore:
         with self._reading() as connection:
             where, values = conditions(scope, Filter())
             query = "SELECT id, notes, length, slots FROM scope WHERE " + " AND ".join(where) + " ORDER BY id"
-            yield SqliteSnapshot(connection, connection.execute(query, values).fetchall())
+            with intact(self.path):
+                yield SqliteSnapshot(connection, connection.execute(query, values).fetchall())
 
     def unembedded(self, scope: Scope, embedder: str, *, limit: int) -> list[Note]:
         """Current notes of the scope that have no vector of this embedder yet."""
@@ -199,11 +200,11 @@ class SqliteStore:
             links = [(seq, record_id) for seq in seqs]
             connection.executemany("INSERT OR IGNORE INTO record_source VALUES (?, ?)", links)
 
-    def get_record(self, record_id: str) -> str | None:
-        """The kept text of a record, or None."""
+    def get_record(self, record_id: str) -> tuple[str, str] | None:
+        """Text of a kept record and what is noted about it, or None."""
         with self._reading() as connection:
-            row = connection.execute("SELECT text FROM record WHERE id = ?", (record_id,)).fetchone()
-        return None if row is None else str(row[0])
+            row = connection.execute("SELECT text, about FROM record WHERE id = ?", (record_id,)).fetchone()
+        return row if row is None else (row[0], row[1])
 
     # -- replies -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,111 @@
+"""AsyncMemory does what Memory does, many calls at once, and survives a cancelled one."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import counted_ids, fixed_clock
+
+from retcon import AsyncMemory, Memory
+from retcon.errors import InputError, NotFoundError, StoreError
+
+
+def test_every_method_has_its_awaited_twin() -> None:
+    def public(kind: type) -> set[str]:
+        return {name for name, member in inspect.getmembers(kind, inspect.isfunction) if name[0] != "_"}
+
+    assert public(Memory) - public(AsyncMemory) <= {"lines", "stats"}
+    assert all(inspect.iscoroutinefunction(getattr(AsyncMemory, name)) for name in public(AsyncMemory))
+
+
+def test_all_methods_answer_as_memory_does(path: Path, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with AsyncMemory(path, now=fixed_clock, new_id=counted_ids()) as memory:
+            await memory.add(["I adopted a cat named Pixel.", "It is grey."], user_id="ann")
+            new = await memory.supersede("n1", "It is black.")
+            assert (await memory.get("n0")).text == "I adopted a cat named Pixel."
+            assert len(await memory.get_all(user_id="ann")) == 2
+            assert [note.id for note in await memory.history(new.id)] == ["n1", new.id]
+            assert (await memory.search("cat", user_id="ann", top_k=1))[0].id == "n0"
+            assert (await memory.decide("cat", budget=64, user_id="ann")).action
+            recall = await memory.recall("Which cat?", budget=64, user_id="ann")
+            assert "Pixel" in recall.text
+            assert (await memory.escalate(recall)) is not None
+            assert await memory.export(tmp_path / "out.jsonl") == 3
+            assert await memory.load(tmp_path / "out.jsonl") == 0
+            assert (await memory.delete("n0")).notes == 1
+            assert await memory.purge()
+            assert (await memory.delete_all(user_id="ann")).notes == 2
+            with pytest.raises(NotFoundError):
+                await memory.get("n0")
+            with pytest.raises(InputError):
+                await memory.recall("x", budget=-1)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("where", ["file", ":memory:"])
+def test_many_calls_at_once_lose_nothing(path: Path, where: str) -> None:
+    async def main() -> None:
+        async with AsyncMemory(path if where == "file" else where, threads=8) as memory:
+
+            async def work(i: int) -> None:
+                await memory.add(f"zebra{i} was seen", id=f"n{i}", user_id="ann")
+                recall = await memory.recall(f"zebra{i}?", budget=100, user_id="ann")
+                assert f"zebra{i} was seen" in recall.text
+
+            await asyncio.gather(*(work(i) for i in range(60)))
+            assert len(await memory.get_all(user_id="ann")) == 60
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_call_leaves_the_memory_usable(path: Path) -> None:
+    def slow() -> Iterator[str]:
+        for i in range(10):
+            time.sleep(0.02)
+            yield json.dumps({"text": f"slow {i}", "user_id": "ann"})
+
+    async def main() -> None:
+        async with AsyncMemory(path) as memory:
+            task = asyncio.create_task(memory.load(slow()))
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(memory.load(slow()), 0.01)
+            await memory.add("fast", user_id="ann")
+            notes = await memory.get_all(user_id="ann")
+            # A transaction that had begun is finished whole by its thread; one that had not is never begun.
+            assert len(notes) in (1, 11, 21)
+            assert (await memory.recall("fast", budget=20, user_id="ann")).text
+
+    asyncio.run(main())
+
+
+def test_close_waits_for_what_runs(path: Path) -> None:
+    def slow() -> Iterator[str]:
+        for i in range(5):
+            time.sleep(0.02)
+            yield json.dumps({"text": f"slow {i}"})
+
+    async def main() -> None:
+        memory = AsyncMemory(path)
+        task = asyncio.create_task(memory.load(slow()))
+        await asyncio.sleep(0.03)
+        await memory.close()
+        assert await task == 5
+        with pytest.raises(StoreError, match="closed"):
+            await memory.get_all()
+        await memory.close()
+
+    asyncio.run(main())
+    with Memory(path) as again:
+        assert len(again.get_all()) == 5

@@ -1,0 +1,177 @@
+"""The transformers adapter, with a tiny random model: batches, padding and sampling change nothing about an answer."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retcon.errors import ContextTooLongError, InputError, MissingExtraError
+from retcon.model import Ask, Chat, HfChat, Reply
+
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None or importlib.util.find_spec("transformers") is None,
+    reason="needs torch and transformers: pip install 'retcon-memory[gpu]'",
+)
+TEMPLATE = (
+    "{% for m in messages %}{{ m['role'] }} {{ m['content'] }} {% endfor %}{% if add_generation_prompt %}go{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of two layers with random weights and a tokenizer of letters."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+    path = tmp_path_factory.mktemp("model")
+    vocabulary = {
+        letter: i for i, letter in enumerate(["<end>", "<pad>", "<unk>", *"abcdefghijklmnopqrstuvwxyz0123456789 "])
+    }
+    words = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>", pad_token="<pad>", unk_token="<unk>")
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(path)
+    torch.manual_seed(7)
+    config = Qwen2Config(
+        vocab_size=len(vocabulary), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=256, eos_token_id=0, pad_token_id=1,
+    )  # fmt: skip
+    model = Qwen2ForCausalLM(config)
+    for weights in model.parameters():
+        weights.data *= 3  # away from the uniform distribution, so that rounding decides nothing
+    model.save_pretrained(path)
+    settings = path / "generation_config.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"repetition_penalty": 3.0}))  # not to be obeyed
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> HfChat:
+    return HfChat(str(folder), dtype="float32", device="cpu")
+
+
+def ask(text: str, max_tokens: int = 12, **fields: Any) -> Ask:
+    return Ask(({"role": "user", "content": text},), max_tokens, **fields)
+
+
+def each(model: HfChat, asks: list[Ask]) -> list[Reply]:
+    out = []
+    for found in model(asks):
+        assert isinstance(found, Reply), found
+        out.append(found)
+    return out
+
+
+ASKS = [ask("short"), ask("a much longer prompt with many words in it " * 3), ask("x", 3), ask("middle sized one", 20)]
+
+
+@needs_torch
+def test_a_batch_gives_what_each_ask_gives_alone_in_order(model: HfChat) -> None:
+    together = each(model, ASKS)
+    alone = [each(model, [one])[0] for one in ASKS]
+    assert [reply.text for reply in together] == [reply.text for reply in alone]
+    assert [reply.finish for reply in together] == [reply.finish for reply in alone]
+    assert all(reply.completion_tokens <= one.max_tokens for reply, one in zip(together, ASKS, strict=True))
+    assert isinstance(model, Chat)
+
+
+@needs_torch
+def test_greedy_tokens_and_logprobs_are_those_of_plain_forward_passes(model: HfChat) -> None:
+    import torch
+
+    (reply,) = each(model, [ask("abc", 8, logprobs=True)])
+    tokenizer, net = model._tokenizer, model._model
+    ids = tokenizer("user abc go", add_special_tokens=False)["input_ids"]
+    assert reply.prompt_tokens == len(ids)
+    logprobs = []
+    with torch.inference_mode():
+        for _ in range(reply.completion_tokens):
+            scores = torch.log_softmax(net(torch.tensor([ids])).logits[0, -1].float(), -1)
+            ids = [*ids, int(scores.argmax())]
+            logprobs.append(float(scores.max()))
+    assert tokenizer.decode(ids[reply.prompt_tokens :], skip_special_tokens=True) == reply.text
+    assert reply.logprob == pytest.approx(sum(logprobs) / len(logprobs), abs=1e-4)
+    assert each(model, [ask("abc", 8)])[0].logprob is None
+
+
+@needs_torch
+def test_a_sample_depends_on_its_seed_and_not_on_its_batch(model: HfChat) -> None:
+    warm = [ask("abc", 10, temperature=1.0, seed=seed) for seed in range(4)]
+    alone = [each(model, [one])[0].text for one in warm]
+    assert [reply.text for reply in each(model, [*ASKS, *warm])[4:]] == alone
+    assert len(set(alone)) > 1
+    cold = each(model, [ask("abc", 10), ask("abc", 10, temperature=1e-6, seed=3)])
+    assert cold[0].text == cold[1].text
+
+
+@needs_torch
+def test_samples_are_drawn_from_the_softmax(model: HfChat) -> None:
+    import torch
+
+    drawn = each(model, [ask("abc", 1, temperature=1.0, seed=seed) for seed in range(2000)])
+    ids = model._tokenizer("user abc go", add_special_tokens=False)["input_ids"]
+    with torch.inference_mode():
+        wanted = torch.softmax(model._model(torch.tensor([ids])).logits[0, -1].float(), -1)
+    letter = int(wanted[3:-1].argmax()) + 3
+    share = sum(reply.text == model._tokenizer.decode([letter]) for reply in drawn) / len(drawn)
+    assert share == pytest.approx(float(wanted[letter]), abs=0.05)  # 4 standard errors at most
+
+
+@needs_torch
+def test_batches_are_bounded_by_tokens_and_rows(folder: Path) -> None:
+    model = HfChat(str(folder), dtype="float32", device="cpu", batch_tokens=400, batch_rows=3)
+    sizes: list[tuple[int, int]] = []
+    generate = model._generate
+
+    def watched(rows: Any) -> Any:
+        sizes.append(
+            (len(rows), len(rows) * (max(len(row.ids) for row in rows) + max(row.ask.max_tokens for row in rows)))
+        )
+        return generate(rows)
+
+    model._generate = watched  # type: ignore[method-assign]
+    found = each(model, ASKS * 3)
+    assert [reply.text for reply in found[:4]] == [reply.text for reply in found[4:8]]
+    assert all(rows == 1 or (rows <= 3 and tokens <= 400) for rows, tokens in sizes)
+    assert sum(rows for rows, _ in sizes) == 12
+
+
+@needs_torch
+def test_a_batch_that_does_not_fit_the_memory_is_halved(folder: Path) -> None:
+    import torch
+
+    model = HfChat(str(folder), dtype="float32", device="cpu")
+    generate = model._generate
+
+    def small(rows: Any) -> Any:
+        if len(rows) > 1:
+            raise torch.OutOfMemoryError("no")
+        return generate(rows)
+
+    wanted = [reply.text for reply in each(model, ASKS)]
+    model._generate = small  # type: ignore[method-assign]
+    assert [reply.text for reply in each(model, ASKS)] == wanted
+
+
+@needs_torch
+def test_a_prompt_past_the_window_is_an_error_in_its_place(model: HfChat) -> None:
+    good, long = model([ask("a"), ask("a" * 250)])
+    assert isinstance(good, Reply)
+    assert type(long) is ContextTooLongError
+    assert "256" in str(long)
+    assert model([]) == []
+
+
+def test_a_missing_folder_or_library_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="no model folder"):
+        HfChat(str(tmp_path / "none"))
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtraError, match=r"retcon-memory\[gpu\]"):
+        HfChat(str(tmp_path))
