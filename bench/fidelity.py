@@ -4,8 +4,8 @@
 
 Records are built, not generated, so that the truth is known. A faithful one takes sentences of a question's notes,
 reorders and joins them, and may put them in the third person, date them, or write their numbers, dates and times in
-another usual form. A corrupted one is a faithful one with one error: a number or date changed, a name swapped for one of
-another question's, a name invented, a negation added or dropped, a quotation or a sentence with a number invented.
+another usual form. A corrupted one is a faithful one with one error: a number or date changed, a name swapped for one
+of another question's, a name invented, a negation added or dropped, a quotation or a sentence with a number invented.
 A changed value may by chance stand elsewhere in the notes; then the guard cannot see it, and it counts as missed.
 
 LongMemEval's gold evidence, questions at even places for tuning and at odd places for confirming; then the sample
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import re
 from collections import Counter as Tally
@@ -32,8 +31,8 @@ from typing import Any
 
 from bench import data_file
 from retcon import sample
-from retcon.fidelity import Fidelity, check
-from retcon.note import Note
+from retcon.fidelity import check
+from retcon.note import Fidelity, Note
 from retcon.words import sentences
 
 FILE = "longmemeval_gold_evidence_500.json"
@@ -131,13 +130,16 @@ def dated(note: Note, sentence: str, rng: random.Random) -> str:
 
 
 _PERSONS = (
-    (r"\bI'm\b|\bI’m\b|\bI am\b", "the user is"), (r"\bI've\b|\bI’ve\b|\bI have\b", "the user has"), (r"\bI'd\b|\bI’d\b", "the user would"),
-    (r"\bI'll\b|\bI’ll\b", "the user will"), (r"\bI\b", "the user"), (r"\bmy\b", "their"), (r"\bMy\b", "Their"), (r"\bme\b", "them"),
+    (r"\bI'm\b|\bI’m\b|\bI am\b", "the user is"), (r"\bI've\b|\bI’ve\b|\bI have\b", "the user has"),
+    (r"\bI'd\b|\bI’d\b", "the user would"), (r"\bI'll\b|\bI’ll\b", "the user will"), (r"\bI\b", "the user"),
+    (r"\bmy\b", "their"), (r"\bMy\b", "Their"), (r"\bme\b", "them"),
 )  # fmt: skip
 
 
 def third(note: Note, sentence: str, rng: random.Random) -> str:
-    """The sentence told about the speaker."""
+    """The sentence told about the speaker; one with a quotation stays, since quotations are verbatim."""
+    if re.search('["“”]', sentence):
+        return sentence
     for pattern, other in _PERSONS:
         sentence = re.sub(pattern, other, sentence)
     return sentence[:1].upper() + sentence[1:]
@@ -155,7 +157,7 @@ def reformed(note: Note, sentence: str, rng: random.Random) -> str:
         (r"\btoday\b", lambda m: f"on {_spoken(day, rng)}"),
         (r"\$(\d+)\b(?![,.]\d)", lambda m: f"{m[1]} dollars"),
         (r"(?<![\w.,:/$£€-])(\d{1,2})(?= [a-z]{3})", lambda m: SMALL[int(m[1])] if int(m[1]) < 21 else m[1]),
-        (rf"\b({'|'.join(SMALL[2:])})\b(?!-)", lambda m: str(SMALL.index(m[1]))),
+        (rf"(?<!-)\b({'|'.join(SMALL[2:])})\b(?!-)", lambda m: str(SMALL.index(m[1]))),
         (r"\b(\d),(\d{3})\b", lambda m: m[1] + m[2]),
     )
     for pattern, change in rng.sample(changes, 5):
@@ -207,10 +209,11 @@ def wrong_number(text: str, names: Sequence[str], rng: random.Random) -> Corrupt
 def wrong_date(text: str, names: Sequence[str], rng: random.Random) -> Corrupted | None:
     """A date or time changed: its month, its day, its weekday or its hour."""
     month = "|".join(MONTHS)
-    found = _pick(
-        rf"\b(?:{month}) \d{{1,2}}\b|\b\d{{1,2}} (?:{month})\b|\b20\d\d-\d\d-\d\d\b|\b\d{{1,2}}:\d\d\b|\b\d{{1,2}}/\d{{1,2}}\b"
-        r"|\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b|\b\d{1,2} ?(?:am|pm|AM|PM)\b", text, rng,
+    forms = (
+        rf"\b(?:{month}) \d{{1,2}}\b", rf"\b\d{{1,2}} (?:{month})\b", r"\b20\d\d-\d\d-\d\d\b", r"\b\d{1,2}:\d\d\b",
+        r"\b\d{1,2}/\d{1,2}\b", r"\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b", r"\b\d{1,2} ?(?:am|pm|AM|PM)\b",
     )  # fmt: skip
+    found = _pick("|".join(forms), text, rng)
     if found is None:
         return None
     old = found[0]
@@ -294,13 +297,11 @@ def invented_sentence(text: str, names: Sequence[str], rng: random.Random) -> Co
     return _at(text, extra, number)
 
 
-INJECT: dict[str, Callable[[str, Sequence[str], random.Random], Corrupted | None]] = dict(
-    zip(
-        ERRORS,
-        (wrong_number, wrong_date, swapped_name, invented_name, added_negation, dropped_negation, invented_quote, invented_sentence),
-        strict=True,
-    )
-)  # fmt: skip
+INJECT: dict[str, Callable[[str, Sequence[str], random.Random], Corrupted | None]] = {
+    "number": wrong_number, "date": wrong_date, "name-swapped": swapped_name, "name-invented": invented_name,
+    "negation-added": added_negation, "negation-dropped": dropped_negation, "quote-invented": invented_quote,
+    "sentence-invented": invented_sentence,
+}  # fmt: skip
 
 
 # - cases -
@@ -363,7 +364,8 @@ PARAPHRASES: tuple[tuple[str, str, str, str], ...] = (
      "Quarry Lane was viewed at 18:30 on 12 March: £810 a month, 52 m², second floor, dogs allowed.", "date"),
     ("s07-08", "The flat at 41 Ferris Street costs £760 monthly but does not take dogs.",
      "The flat at 41 Ferris Street costs £670 monthly but does not take dogs.", "number"),
-    ("s03-01 s03-03", "Juniper has early kidney disease; creatinine 182, weight 27.4 kg, benazepril 5 mg daily, bill £86.",
+    ("s03-01 s03-03",
+     "Juniper has early kidney disease; creatinine 182, weight 27.4 kg, benazepril 5 mg daily, bill £86.",
      "Juniper has early kidney disease; creatinine 128, weight 27.4 kg, benazepril 5 mg daily, bill £86.", "number"),
     ("s13-03", "As of 25 March 2026 the benazepril dose is ten mg once daily and the bill was 142.50 pounds.",
      "As of 25 March 2026 the benazepril dose is ten mg once daily and the bill was 124.50 pounds.", "number"),
@@ -379,8 +381,8 @@ PARAPHRASES: tuple[tuple[str, str, str, str], ...] = (
      "A session with Marek Kowalski costs forty-five pounds rather than £40.", "name"),
     ("s25-01", "At the third session Marek told the user to \"go, but be boring\"; an interview in Leeds was offered.",
      "At the third session Marek told the user to \"rest and be bored\"; an interview in Leeds was offered.", "quote"),
-    ("s36-05", "Five guests dropped out, leaving 91; the hen weekend in York is now on 16 May because of an exam on 9 May.",
-     "Five guests dropped out, leaving 91; the hen weekend in York is now on 23 May because of an exam on 9 May.", "date"),
+    ("s36-05", "Five guests dropped out, leaving 91; the hen weekend in York is now on 16 May: an exam is on 9 May.",
+     "Five guests dropped out, leaving 91; the hen weekend in York is now on 23 May: an exam is on 9 May.", "date"),
     ("s24-10", "Beatriz's grandmother kept inviting people, so the list grew to 96.",
      "Beatriz's grandmother kept inviting people, so the list grew to 69.", "number"),
     ("s36-09", "The umbrella was found in Edinburgh under LP-30877, and posting it costs £6.",
@@ -417,7 +419,8 @@ PARAPHRASES: tuple[tuple[str, str, str, str], ...] = (
      "On 20 March Lettie rang: the user has Quarry Lane for £970 a month over 18 months.", "number"),
     ("s12-06", "After seven years at the archive the salary is £35.6k; nobody at work knows about the plan to leave.",
      "After nine years at the archive the salary is £35.6k; nobody at work knows about the plan to leave.", "number"),
-    ("s32-01 s32-03", "Leeds offers £39,400 and wants an answer by 6 May; Dr Brandt called the museum \"lucky to have you\".",
+    ("s32-01 s32-03",
+     "Leeds offers £39,400 and wants an answer by 6 May; Dr Brandt called the museum \"lucky to have you\".",
      "Leeds offers £39,400 and wants an answer by 6 May; Dr Brandt called it \"a great honour for us\".", "quote"),
     ("s34-01", "On 1 May at 9:00 the user accepted Dr Brandt's offer; the start is 6 July 2026.",
      "On 1 May at 9:00 the user accepted Dr Sandoval's offer; the start is 6 July 2026.", "name"),
@@ -447,13 +450,18 @@ def paraphrased(chosen: Sequence[tuple[str, str, str, str]]) -> list[Case]:
     notes = _sample_notes()
     out = []
     for ids, right, wrong, kind in chosen:
-        same = len(os.path.commonprefix([right, wrong]))
-        tail = len(os.path.commonprefix([right[same:][::-1], wrong[same:][::-1]]))
+        same = _alike(right, wrong)
+        tail = _alike(right[same:][::-1], wrong[same:][::-1])
         error = {"name": "name-swapped", "quote": "quote-invented", "negation": "negation-added"}.get(kind, kind)
-        sources = tuple(notes[id] for id in ids.split())
+        sources = tuple(notes[name] for name in ids.split())
         out.append(Case(ids, sources, "", right))
         out.append(Case(ids, sources, "", wrong, error, (same, max(same + 1, len(wrong) - tail))))
     return out
+
+
+def _alike(a: str, b: str) -> int:
+    """How many characters two texts share at the start."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 # - measures -
@@ -533,7 +541,7 @@ def show(split: Sequence[Case]) -> None:
     """Every false alarm and every miss, to be read."""
     for case in split:
         found = check(case.record, case.sources)
-        wrong = [c for c in (*found.unsupported, *(a for a, _ in found.mutated))]
+        wrong = [*found.unsupported, *(a for a, _ in found.mutated)]
         if bool(case.error) != bool(wrong) or (case.error and not _located(case, found)):
             what = [(c.kind, c.text, c.value) for c in wrong]
             print(f"{'MISS ' + case.error if case.error else 'ALARM'} {case.id} {what}\n   {case.record}")

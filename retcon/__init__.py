@@ -5,13 +5,27 @@ from retcon.answer import Answer, Rung
 from retcon.errors import RetconError
 from retcon.memory import Memory
 from retcon.note import (
-    Claim, Cluster, Decision, Dropped, Fidelity, Filter, Hit, Note, Packed, Recall, Record, Scope, Source, Usage,
+    Claim,
+    Cluster,
+    Decision,
+    Dropped,
+    Fidelity,
+    Filter,
+    Hit,
+    Note,
+    Packed,
+    Recall,
+    Record,
+    Scope,
+    Source,
+    Usage,
 )  # fmt: skip
 from retcon.route import Router
 from retcon.store import Deleted
 
 __version__ = "0.1.0"
 __all__ = [
-    "Answer", "AsyncMemory", "Claim", "Cluster", "Decision", "Deleted", "Dropped", "Fidelity", "Filter", "Hit", "Memory",
-    "Note", "Packed", "Recall", "Record", "RetconError", "Router", "Rung", "Scope", "Source", "Usage", "__version__",
+    "Answer", "AsyncMemory", "Claim", "Cluster", "Decision", "Deleted", "Dropped", "Fidelity", "Filter", "Hit",
+    "Memory", "Note", "Packed", "Recall", "Record", "RetconError", "Router", "Rung", "Scope", "Source", "Usage",
+    "__version__",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from retcon.answer import Answer
+from retcon.errors import StoreError
 from retcon.memory import DEFAULT_PATH, Memory
 from retcon.note import Decision, Hit, Note, Recall
 from retcon.store import Deleted
@@ -25,6 +26,7 @@ class AsyncMemory:
         """Opens the file like `Memory(path, **options)`; at most `threads` calls run at once."""
         self.memory = Memory(*(args or (DEFAULT_PATH,)), **options)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="retcon")
+        self._closed = False
 
     async def add(self, *args: Any, **options: Any) -> list[Note]:
         """The notes as stored; see `Memory.add`."""
@@ -92,6 +94,7 @@ class AsyncMemory:
 
     async def close(self) -> None:
         """Finish what runs, then close the file."""
+        self._closed = True
         await asyncio.to_thread(self._pool.shutdown, wait=True)
         self.memory.close()
 
@@ -104,4 +107,6 @@ class AsyncMemory:
         await self.close()
 
     async def _run(self, call: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+        if self._closed:
+            raise StoreError("the memory is closed")
         return await asyncio.get_running_loop().run_in_executor(self._pool, partial(call, *args, **options))

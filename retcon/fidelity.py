@@ -6,7 +6,7 @@
 Both sides are read by the same reader, so a text always supports itself. A claim means one or more keys ("5 pm" is
 T17:00, "5/9/2026" is the ninth of May or the fifth of September); a source claim supports its own keys and everything
 wider ("9 May 2026" supports "May 2026", "2026" and "Saturday"), and words like "yesterday" count from the note's date.
-Nothing is calculated: a sum, a difference or a count that no note states is unsupported.
+The query lends its names, not its numbers. Nothing is calculated: a sum, a difference or a count that no note states is unsupported.
 
 A mention is firm or weak. Weak ones ("one of them", a capital that only opens a sentence) support but are not claims.
 """
@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from retcon.note import Note
+from retcon.note import Claim, Fidelity, Note
 from retcon.words import COMMON, COMMON_STEMS, fold, query_terms, sentences, stem_words
 
 NUMBER, DATE, NAME, QUOTE, NEGATION = "number", "date", "name", "quote", "negation"
@@ -32,52 +32,11 @@ SIMILAR = 2  # what a counterpart must share with a claim to be what it was made
 _MOST = 40  # claims kept under one index key, so that a word repeated a million times costs no square
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Something checkable in a text: what it says as written, what that means, and where it stands."""
-
-    kind: str  # number | date | name | quote | negation
-    text: str
-    value: str  # "23", "2026-05-09", "T17:00", "maria lopez", "not adopt"
-    start: int
-    end: int
-    note: str | None = None  # id of the note it stands in; None: the record
-
-    def to_dict(self) -> dict[str, Any]:
-        """The claim as plain JSON values."""
-        return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
-
-
-@dataclass(frozen=True, slots=True)
-class Fidelity:
-    """What a record adds to its sources, changes in them and leaves out of them."""
-
-    unsupported: tuple[Claim, ...] = ()  # in the record, in no source
-    missing: tuple[Claim, ...] = ()  # in a source sentence that bears on the query, not in the record
-    mutated: tuple[tuple[Claim, Claim], ...] = ()  # in the record, and what it was in the source
-    supported: int = 0
-
-    @property
-    def ok(self) -> bool:
-        """No number, date or name without support, and nothing changed."""
-        return not self.mutated and all(claim.kind not in (NUMBER, DATE, NAME) for claim in self.unsupported)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The findings as plain JSON values."""
-        return {
-            "ok": self.ok,
-            "supported": self.supported,
-            "unsupported": [claim.to_dict() for claim in self.unsupported],
-            "missing": [claim.to_dict() for claim in self.missing],
-            "mutated": [{"record": ours.to_dict(), "source": theirs.to_dict()} for ours, theirs in self.mutated],
-        }
-
-
 def check(record: str, sources: Sequence[Note], *, query: str = "") -> Fidelity:
     """What the record claims that no source supports, what it changed and, given a query, what it left out."""
     ours = Text(record)
     theirs = [Text(note.text, note=note) for note in sources]
-    support, index = Support(theirs), Index(theirs)
+    support, index = Support(theirs, asked=query), Index(theirs)
     supported, unsupported = 0, []
     mutated: list[tuple[Claim, Claim]] = []
     for mention in ours.firm:
@@ -146,6 +105,7 @@ class Mention:
     wider: frozenset[str] = frozenset()  # what it supports besides
     sentence: int = 0
     firm: bool = True
+    cut: bool = False  # it is the last thing in its text
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,19 +273,12 @@ _UNIT_WORDS = {
     "foot": "foot feet ft", "inch": "inch inches", "yard": "yard yards",
     "kg": "kg kgs kilo kilos kilogram kilograms", "gram": "gram grams g",
     "pound": "pound pounds lb lbs £ gbp quid", "ounce": "ounce ounces oz", "litre": "liter liters litre litres l",
-    "ml": "ml milliliter milliliters", "gallon": "gallon gallons", "cup": "cup cups",
+    "ml": "ml milliliter milliliters", "gallon": "gallon gallons gal", "cup": "cup cups",
     "dollar": "$ dollar dollars usd buck bucks", "euro": "€ euro euros eur", "yen": "¥ yen jpy yuan rmb cny",
     "rupee": "₹ rupee rupees inr", "percent": "% percent pct percentage",
 }  # fmt: skip
 _UNIT = {word: unit for unit, words in _UNIT_WORDS.items() for word in words.split()}
-_DIMENSIONS = {
-    unit: {dimension}
-    for dimension, units in {
-        "time": "second minute hour day week month year", "length": "mile km metre cm foot inch yard",
-        "mass": "kg gram ounce pound", "volume": "litre ml gallon cup", "money": "dollar euro yen rupee pound",
-    }.items()
-    for unit in units.split()
-} | {"pound": {"mass", "money"}}  # fmt: skip
+_NO_PLURALS = COMMON | {"plus", "less", "minus", "plays", "versus", "across", "s"}
 _SIGNS = frozenset("$£€¥₹")
 _SUFFIX = re.compile(r"(?:st|nd|rd|th)\b", re.I)
 _YEAR = re.compile(r"(?:19|20)\d\d")
@@ -611,7 +564,8 @@ def _name(text: Text, i: int) -> tuple[Mention, int] | None:
     claim = text.claim(NAME, " ".join(t.word for t in kept), kept[0].start, kept[-1].end)
     traits = {f"name:{t.word}" for t in kept} | ({f"title:{title}"} if title else set())
     keys = frozenset(t.word for t in kept)
-    return Mention(claim, keys, traits=frozenset(traits), sentence=kept[0].sentence, firm=firm), last + 1
+    cut = kept[-1].end == len(text.text)
+    return Mention(claim, keys, traits=frozenset(traits), sentence=kept[0].sentence, firm=firm, cut=cut), last + 1
 
 
 def _touches(token: Token) -> bool:
@@ -874,7 +828,7 @@ def _numbers(text: Text, i: int, plain: str) -> tuple[list[Mention], int]:
             out.append(Mention(claim, frozenset(value), traits=_digit_traits(value[0]), sentence=token.sentence))
         else:
             mention, after = _measured(text, i, i + 1, _number_values(plain[low:high]), low=low)
-            out.append(mention)
+            out = [*(replace(earlier, unit=mention.unit) for earlier in out), mention]  # both ends of "3-5 miles"
     if len(spans) == 1 and _is_list_item(text, token):
         out = [replace(mention, firm=False) for mention in out]
     return out, after
@@ -903,7 +857,7 @@ def _measured(
     """The number of tokens i to j with the scale and unit that follow it, and the currency before it."""
     tokens, token = text.tokens, text.tokens[i]
     money = _UNIT.get(tokens[i - 1].word, "") if i and _touching_money(tokens[i - 1], token) else ""
-    following = [t for t in tokens[j : j + 2] if t.sentence == token.sentence and t.gap.strip(" -") == ""]
+    following = [t for t in tokens[j : j + 3] if t.sentence == token.sentence and t.gap.strip(" -") == ""]
     end = tokens[j - 1].end
     first = following[0] if following else None
     if first and not first.gap and _SUFFIX.fullmatch(first.text):
@@ -913,15 +867,15 @@ def _measured(
         scaled = tuple(_shift(value, power) for value in values if value.count(".") < 2)  # two dots: a version
         values = (scaled or values) + (values if not money and first.word in _GLUED_SCALE else ())
         j, end, following = j + 1, first.end, following[1:]
-    measure = following[0] if following and following[0].word in _UNIT else None
-    unit = money or (_UNIT[measure.word] if measure else "")
-    year = len(values) == 1 and not unit and _YEAR.fullmatch(token.text) and j == i + 1
+    measure = next((t for t in following[:2] if t.word in _UNIT), None)
+    unit = money or (_UNIT[measure.word] if measure else "" if ordinal else _counted_things(following))
+    year = len(values) == 1 and unit not in _UNIT_WORDS and _YEAR.fullmatch(token.text) and j == i + 1
     if year:
         return _date(text, [(int(values[0]), 0, 0)], [], token.start, token.end, token.sentence), j
     wider = frozenset({f"day:{values[0]}"} if ordinal else ())
     before = tokens[i - 1].word if i else ""
     keys = frozenset(values) | (wider if ordinal else frozenset())
-    if before in _AT and not unit and len(values[0]) < 3:
+    if before in _AT and unit not in _UNIT_WORDS and len(values[0]) < 3:
         keys |= {f"hour:{values[0]}"}
     extra = _from_now(text, i, j, values[0]) | (_that_day(text.day, values[0]) if ordinal else frozenset())
     traits = _digit_traits(values[0]) | ({f"unit:{unit}", f"value:{values[0]}"} if unit else set())
@@ -929,8 +883,15 @@ def _measured(
         f"of:{text.stem[t.word]}" for t in tokens[j : j + 1] if t.sentence == token.sentence and t.word not in COMMON
     }
     start = tokens[i - 1].start if money and not low else token.start + low
-    claim = text.claim(NUMBER, values[0], start, measure.end if measure and not money else end)
+    claim = text.claim(
+        NUMBER, values[0], start, measure.end if measure and measure is following[0] and not money else end
+    )
     return Mention(claim, keys, traits=traits, unit=unit, wider=wider | extra, sentence=token.sentence), j
+
+
+def _counted_things(following: Sequence[Token]) -> str:
+    """ "+s" where a plural follows the number: it counts things, and measures nothing."""
+    return "+s" if following and following[0].word.endswith("s") and following[0].word not in _NO_PLURALS else ""
 
 
 def _touching_money(token: Token, number: Token) -> bool:
@@ -1001,6 +962,7 @@ _LIGHT = frozenset(
     let tri anyth anyon currentli explicit direct
     """.split()
 )
+_LIMITS = frozenset("until till unless".split())  # "not before two" says that it was
 _IDIOM = frozenset("only just doubt problem worries matter wonder necessarily least mention".split())
 
 
@@ -1011,7 +973,7 @@ def _is_not(token: Token) -> bool:
 def _denials(text: Text) -> Iterator[Denial]:
     """Each negation with the word that it denies: the first telling one after it in its clause."""
     for i, token in enumerate(text.tokens):
-        if not _is_not(token):
+        if not _is_not(token) or any(t.word in _LIMITS and t.clause == token.clause for t in text.tokens[i : i + 9]):
             continue
         for after in text.tokens[i + 1 : i + 7]:
             if after.clause != token.clause or after.word in _IDIOM or _is_not(after):
@@ -1029,7 +991,7 @@ def _denials(text: Text) -> Iterator[Denial]:
 class Support:
     """All that a set of texts supports."""
 
-    def __init__(self, texts: Sequence[Text]) -> None:
+    def __init__(self, texts: Sequence[Text], *, asked: str = "") -> None:
         self.words: set[str] = set()
         self.joined: set[str] = set()
         self.initials: set[str] = set()
@@ -1039,17 +1001,21 @@ class Support:
         self.keys: set[str] = set()
         self.stems: set[str] = set()
         self.denied: set[str] = set()
+        self._add_words(Text(asked))  # a name or quotation of the question's own is no invention
         for text in texts:
             self._add(text)
 
-    def _add(self, text: Text) -> None:
+    def _add_words(self, text: Text) -> None:
         words = [token.word for token in text.tokens]
         self.words.update(words)
-        self.stems.update(text.stem.values())
-        self.acronyms.update(token.word for token in text.tokens if len(token.text) > 1 and token.text.isupper())
         self.joined.update(a + b for a, b in pairwise(words))
         self.runs.update(words, map(" ".join, pairwise(words)))
         self.runs.update(map(" ".join, zip(words, words[1:], words[2:], strict=False)))
+
+    def _add(self, text: Text) -> None:
+        self._add_words(text)
+        self.stems.update(text.stem.values())
+        self.acronyms.update(token.word for token in text.tokens if len(token.text) > 1 and token.text.isupper())
         for mention in text.mentions:
             if mention.claim.kind == NUMBER:
                 for key in mention.keys:
@@ -1081,21 +1047,24 @@ class Support:
         if kind == DATE:
             return not self.keys.isdisjoint(mention.keys) or self._bare_date(mention)
         if kind == NAME:
-            return self._name(mention.claim.value.split())
+            return self._name(mention.claim.value.split()) or (mention.cut and self._begun(mention.claim.value))
         return mention.keys <= self.runs
 
     def _number(self, key: str, unit: str) -> bool:
-        """The number stands here, and not only with another unit of the same kind (miles for km)."""
-        if key in self.keys:
-            return True
-        kinds = _DIMENSIONS.get(unit, set())
-        return any(u == unit or kinds.isdisjoint(_DIMENSIONS.get(u, set())) for u in self.units.get(key, ()))
+        """The number stands here, bare or of the same unit: 20 gallons support neither 20 miles nor 20 tanks."""
+        units = self.units.get(key, ())
+        return key in self.keys or unit in units or "" in units or (unit == "" and bool(units))
 
     def _bare_date(self, mention: Mention) -> bool:
         """A year said as a number, or an hour without its half of the day."""
         if mention.claim.value in self.units:
             return True
         return any(key[5:] in self.units for key in mention.wider if key.startswith("hour:"))
+
+    def _begun(self, value: str) -> bool:
+        """The name's last word is the beginning of one that stands here: the record was cut off in it."""
+        *words, last = value.split()
+        return len(last) > 1 and self._name(words) and any(word.startswith(last) for word in self.words)
 
     def _name(self, words: Sequence[str]) -> bool:
         unknown = [word for word in words if word not in self.words and not self._variant(word)]

@@ -449,7 +449,7 @@ class Memory:
         return self.now().isoformat(timespec="seconds")
 
     def stats(self) -> dict[str, int | str]:
-        """Facts about the store: schema, counts of notes, scopes, records and vectors, bytes, a quick check's result."""
+        """Facts about the store: schema, counts of notes, scopes, records and vectors, bytes, a quick check."""
         return self.store.stats()
 
     # -- lifetime ------------------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bench.fidelity import table
-from retcon.fidelity import Claim, Fidelity, check
-from retcon.note import Note
+from retcon.fidelity import check
+from retcon.note import Claim, Fidelity, Note
 from retcon.words import sentences
 
 SATURDAY = "2026-05-09T14:30"
@@ -127,6 +127,22 @@ def test_the_speaker_of_a_note_is_a_known_name() -> None:
     assert not check("So it was Marguerite who went.", [note("I went.", speaker="ann")]).ok
 
 
+def test_the_query_lends_its_names_and_words_but_not_its_numbers() -> None:
+    query = 'Did I see Zebedee or "the long road" 5 days ago?'
+    assert against('No word of Zebedee or "the long road".', "I ran.", query=query).ok
+    assert not against("No word of Zebedee.", "I ran.").ok
+    assert not against("The user ran 5 days ago.", "I ran.", query=query).ok
+
+
+def test_a_name_that_the_token_limit_cut_off_is_supported() -> None:
+    assert against("They flew Delta SkyM", "We flew Delta SkyMiles.").ok
+    assert not against("They flew Delta SkyM.", "We flew Delta SkyMiles.").ok
+
+
+def test_not_until_denies_nothing() -> None:
+    assert against("The user went to bed at 2 AM.", "I did not get to bed until 2 AM.").ok
+
+
 # - what does not -
 
 
@@ -140,6 +156,7 @@ def test_the_speaker_of_a_note_is_a_known_name() -> None:
         ("Maria Chen came.", "I met Maria Lopez.", "name", "Maria Chen", "Maria Lopez"),
         ("It took 3 days.", "It took 3 weeks.", "number", "3 days", "3 weeks"),
         ("The trip was 5 km.", "The trip was 5 miles.", "number", "5 km", "5 miles"),
+        ("They own 20 tanks.", "We own a 20-gallon tank.", "number", "20", "20-gallon"),
         ("He bought 5 pears.", "He bought 2 apples and 3 pears.", "number", "5", "3"),
         ("The user did not adopt a cat.", "I adopted a cat.", "negation", "not adopt", "adopted"),
         ("The user adopted the old cat.", "I never adopted the old cat.", "negation", "adopted", "never adopted"),

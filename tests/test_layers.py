@@ -46,6 +46,7 @@ MAY_USE: dict[str, set[str]] = {
     "route": {"errors", "note", "features"},
     "pack": {"errors", "note", "tokens"},
     "extract": {"errors", "note", "tokens", "words", "pack"},
+    "fidelity": {"note", "words"},
     "operate": {"errors", "note", "tokens", "model", "pack", "extract"},
     "answer": {"note", "words", "model"},
     "perform": {"errors", "note", "tokens", "model", "store.sqlite", "cache", "fidelity", "operate"},
@@ -55,7 +56,7 @@ MAY_USE: dict[str, set[str]] = {
     },
     "aio": {"answer", "memory", "note", "store"},
 }  # fmt: skip
-PURE = {"errors", "note", "tokens", "words", "features", "route", "pack", "extract"}
+PURE = {"errors", "note", "tokens", "words", "features", "route", "pack", "extract", "fidelity"}
 FACES = {"cli", "demo", "__main__", "__init__"}
 OUTSIDE = {"socket", "sqlite3", "httpx", "urllib", "subprocess", "random", "time", "sklearn", "scipy"}
 

@@ -46,7 +46,7 @@ def measure(sizes: tuple[int, ...], queries: int, folder: Path, *, seed: int = 0
     """All numbers of one run."""
     started, load = time.perf_counter(), [_load()]
     results: dict[str, Any] = {"machine": _machine(), "sizes": list(sizes), "queries": queries, "seed": seed}
-    results["imports"] = _stage("imports", count=10)
+    results["imports"] = _stage("imports", count=min(queries, 10))
     results["at"] = {}
     for size in sizes:
         results["at"][str(size)] = _at(size, queries, folder, seed)

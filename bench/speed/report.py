@@ -140,7 +140,7 @@ def _adding(results: Results) -> str:
     return (
         _table(["", *(f"{size:,} notes" for size in sizes)], rows)
         + "\n\nRates are notes a second by the wall clock, in brackets per second of the calling thread's own time "
-        "(tantivy indexes in threads of its own). retcon's are for notes stored, linked and indexed in one transaction, "
+        "(tantivy indexes in threads of its own). retcon stores, links and indexes the notes in one transaction, "
         f"the rivals only index. {users['notes']:,} notes of {users['users']:,} users in one bulk add: {_rate(users)}. "
         "One note: ms, p50 / p95. bm25s and rank_bm25 take in a new text only by a rebuild."
     )

@@ -154,7 +154,7 @@ class _Native:
         params.n_ctx, params.n_parallel = context * parallel, parallel  # the slots share n_ctx
         params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [key]
         params.verbosity, params.offline, params.ui = -1, True, False
-        params.cache_prompt, params.cache_ram_mib = False, 0  # what was asked before changes no number, and costs no memory
+        params.cache_prompt, params.cache_ram_mib = False, 0  # earlier asks change no number
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
         with _own_signals():
             try:
