@@ -6,7 +6,8 @@
 Both sides are read by the same reader, so a text always supports itself. A claim means one or more keys ("5 pm" is
 T17:00, "5/9/2026" is the ninth of May or the fifth of September); a source claim supports its own keys and everything
 wider ("9 May 2026" supports "May 2026", "2026" and "Saturday"), and words like "yesterday" count from the note's date.
-The query lends its names, not its numbers. Nothing is calculated: a sum, a difference or a count that no note states is unsupported.
+The query lends its names and words, not its numbers and dates. Nothing is calculated: a sum, a difference or a count
+that no note states is unsupported.
 
 A mention is firm or weak. Weak ones ("one of them", a capital that only opens a sentence) support but are not claims.
 """

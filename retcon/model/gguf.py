@@ -153,7 +153,7 @@ class _Native:
         params.model.path = path
         params.n_ctx, params.n_parallel = context * parallel, parallel  # the slots share n_ctx
         params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [key]
-        params.verbosity, params.offline, params.ui = -1, True, False
+        params.verbosity, params.offline, params.ui, params.endpoint_metrics = -1, True, False, True
         params.cache_prompt, params.cache_ram_mib = False, 0  # earlier asks change no number
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
         with _own_signals():
@@ -161,6 +161,7 @@ class _Native:
                 self._server = xllamacpp.Server(params)
             except RuntimeError:
                 raise InputError(f"{path}: llama.cpp cannot load this file") from None
+        self._server.handle_metrics()  # waits for the native loop: one that is ended before it has begun never ends
         self.served = Served(self._server.listening_address + "/v1", key)
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="retcon-gguf")
         self._lock = threading.Lock()
