@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
+import shlex
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bench import ROOT
 from bench.retrieval import table as retrieval_table
+from bench.tokens import Row as TokenRow
+from bench.tokens import table as token_table
 
 RESULTS = ROOT / "bench" / "results"
 _BLOCK = re.compile(r"(<!-- table: ([a-z-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -25,8 +31,46 @@ def _results(name: str) -> Any:
     return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
+def _survival() -> str:
+    """What Extract, Retain and plain truncation keep of the gold answers, with the product's own counter."""
+    rows = [row for row in _results("extract") if row["counter"] == "estimate"]
+    methods = {"retain, rank order": "whole notes (Retain)", "truncate": "truncation", "extract": "**Extract**"}
+    budgets = sorted({row["budget"] for row in rows})
+    lines = ["| | " + " | ".join(f"{budget} tokens" for budget in budgets) + " |", "|---" * (1 + len(budgets)) + "|"]
+    for setting in ("LongMemEval controlled", "LoCoMo full history"):
+        here = [row for row in rows if row["setting"] == setting]
+        lines.append(f"| *{setting}, {here[0]['questions']:,} questions* |" + " |" * len(budgets))
+        for method, label in methods.items():
+            cells = {row["budget"]: f"{row['survives']:.2f}" for row in here if row["method"] == method}
+            lines.append(f"| {label} | " + " | ".join(cells[budget] for budget in budgets) + " |")
+    return "\n".join(lines)
+
+
+_COMMANDS = (
+    'retcon add "I adopted a cat named Pixel." -u ann --id n1 --timestamp 2026-05-09',
+    'retcon add "Pixel\'s first vet visit cost 84 euros. Any tips?" -u ann --id n2 --timestamp 2026-05-12',
+    'retcon recall "How much did the vet cost?" -u ann --budget 24',
+)
+
+
+def _transcript() -> str:
+    """A few commands with what they print, run for real."""
+    lines = ["```console"]
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {"RETCON_DB": str(Path(folder) / "demo.db"), "COLUMNS": "100", "PYTHONPATH": str(ROOT)}
+        for command in _COMMANDS:
+            run = [sys.executable, "-m", "retcon", *shlex.split(command)[1:]]
+            done = subprocess.run(run, capture_output=True, text=True, check=True, env=os.environ | settings)
+            lines += [f"$ {command}", done.stdout.rstrip()]
+    return "\n".join([*lines, "```"])
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "retrieval": lambda: retrieval_table(_results("retrieval")),
+    "tokens": lambda: token_table([TokenRow(**row) for row in _results("tokens")]),
+    "extract": lambda: (RESULTS / "extract.md").read_text(encoding="utf-8").rstrip(),
+    "survival": _survival,
+    "transcript": _transcript,
 }
 
 

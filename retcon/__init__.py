@@ -1,6 +1,7 @@
 """retcon (RETain or CONsolidate): memory for language agents under a token budget."""
 
-from retcon.aio import AsyncMemory
+from typing import TYPE_CHECKING, Any
+
 from retcon.answer import Answer, Rung
 from retcon.errors import RetconError
 from retcon.memory import Memory
@@ -19,9 +20,12 @@ from retcon.note import (
     Scope,
     Source,
     Usage,
-)  # fmt: skip
+)
 from retcon.route import Router
 from retcon.store import Deleted
+
+if TYPE_CHECKING:
+    from retcon.aio import AsyncMemory
 
 __version__ = "0.1.0"
 __all__ = [
@@ -29,3 +33,11 @@ __all__ = [
     "Memory", "Note", "Packed", "Recall", "Record", "RetconError", "Router", "Rung", "Scope", "Source", "Usage",
     "__version__",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name != "AsyncMemory":  # loaded at first use: it brings asyncio
+        raise AttributeError(f"module 'retcon' has no attribute {name!r}")
+    from retcon.aio import AsyncMemory
+
+    return AsyncMemory

@@ -80,6 +80,14 @@ class AsyncMemory:
         """What the store holds; see `Memory.stats`."""
         return await self._run(self.memory.stats)
 
+    async def cache_stats(self) -> dict[str, int]:
+        """What is kept of a model's work; see `Memory.cache_stats`."""
+        return await self._run(self.memory.cache_stats)
+
+    async def clear_cache(self) -> dict[str, int]:
+        """How many records and replies went; see `Memory.clear_cache`."""
+        return await self._run(self.memory.clear_cache)
+
     async def escalate(self, recall: Recall) -> Recall | None:
         """The next best recall after this one; see `Recall.escalate`."""
         return await self._run(recall.escalate)

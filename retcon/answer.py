@@ -11,8 +11,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from retcon.errors import ModelError
 from retcon.model import Ask
 from retcon.note import Recall, Usage
+from retcon.operate import as_data
+from retcon.pack import one_line
 from retcon.words import words
 
 PROMPTS = "1"  # changes with every change of the prompt below
@@ -25,24 +28,34 @@ _SYSTEM = (
     " 'yesterday' from it. Where two lines disagree, the later one holds.\n"
     f"Reply with the answer alone, in a few words. If the memory does not hold the answer, reply exactly: {MARKER}"
 )
-_TAG = re.compile(r"<(?=\s*/?\s*memory\b)", re.IGNORECASE)
 _MARKER_WORDS = words(MARKER)
 _OTHER_FORMS = re.compile(
-    r"(?:it is |that is |the answer is )?not (?:mentioned|stated|specified|provided|known|available|in (?:the|my) )"
-    r"|(?:i |we )?(?:do not|don't|dont|cannot|can't|could not) (?:know|tell|answer|find|determine)"
-    r"|no (?:information|mention)|unknown\b|not enough information|the (?:memory|context) does(?: not|n't)",
+    r"(?:(?:it|that|this|the answer)(?: is|'s) |(?:it|that|this) was )?not "
+    r"(?:(?:mentioned|stated|specified|provided|given|known|available|found|recorded)"
+    r"(?=\W*$| anywhere| here| (?:in|by|from) (?:the|my|this|these|your) )"
+    r"|in (?:the|my|this|these|your) (?:memory|memories|context|notes?|text|conversation|records?)\b)"
+    r"|(?:sorry, |unfortunately, )?(?:i |we )?(?:do not|don't|dont|cannot|can't|cant|could not|couldn't)"
+    r" (?:know|tell|say|answer|find|determine)\b"
+    r"|(?:there (?:is|was) )?(?:no|not enough|insufficient) (?:information|mention|record)\b"
+    r"|(?:unknown|n/a)(?=\W*$)"
+    r"|the (?:memory|context|notes?|text|conversation)(?: does| do)(?: not|n't) ",
     re.IGNORECASE,
 )
+_OPENING = " \t\n\"'“”‘’«*_`([.-"  # what may stand before the first word of a reply
 
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One look: what was recalled, what the reader said to it, and what both cost."""
+    """One look: what was recalled, what the reader said to it, and what both cost.
+
+    `abstained`: it gave no answer. A reader that failed has said nothing either, and `error` has the reason.
+    """
 
     recall: Recall
     reply: str
     abstained: bool
     usage: Usage
+    error: ModelError | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The look as plain JSON values."""
@@ -50,6 +63,7 @@ class Rung:
             "action": self.recall.action,
             "reply": self.reply,
             "abstained": self.abstained,
+            "error": None if self.error is None else str(self.error),
             "usage": self.usage.to_dict(),
             "recall": self.recall.to_dict(),
         }
@@ -77,16 +91,18 @@ class Answer:
         }
 
 
-def prompt(question: str, context: str, *, temperature: float = 0.0, seed: int | None = None) -> Ask:
+def prompt(
+    question: str, context: str, *, temperature: float = 0.0, seed: int | None = None, logprobs: bool = True
+) -> Ask:
     """The request to the reader: the rules, the recalled text as data, the question."""
-    content = f"<memory>\n{_TAG.sub('‹', context)}\n</memory>\n\nQuestion: {question}"
+    content = f"<memory>\n{as_data(context)}\n</memory>\n\nQuestion: {as_data(one_line(question))}"
     messages = ({"role": "system", "content": _SYSTEM}, {"role": "user", "content": content})
-    return Ask(messages, max_tokens=LONGEST, temperature=temperature, seed=seed, logprobs=True)
+    return Ask(messages, max_tokens=LONGEST, temperature=temperature, seed=seed, logprobs=logprobs)
 
 
 def abstains(reply: str) -> bool:
     """Whether the reply says that the memory holds no answer."""
-    said = words(reply)
-    if not said or said[: len(_MARKER_WORDS)] == _MARKER_WORDS or said[-len(_MARKER_WORDS) :] == _MARKER_WORDS:
+    said, size = words(reply), len(_MARKER_WORDS)
+    if not said or MARKER in reply or said[:size] == _MARKER_WORDS or said[-size:] == _MARKER_WORDS:
         return True
-    return _OTHER_FORMS.match(reply.strip().lstrip("\"'")) is not None
+    return _OTHER_FORMS.match(reply.lstrip(_OPENING).replace("’", "'")) is not None

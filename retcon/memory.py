@@ -452,6 +452,18 @@ class Memory:
         """Facts about the store: schema, counts of notes, scopes, records and vectors, bytes, a quick check."""
         return self.store.stats()
 
+    def cache_stats(self) -> dict[str, int]:
+        """What is kept of a model's work: records; replies, their bytes, and how often one was found or not."""
+        kept = self.store.reply_stats()
+        counts = {"replies": kept.entries, "bytes": kept.bytes, "hits": kept.hits, "misses": kept.misses}
+        return {"records": int(self.store.stats()["records"])} | counts
+
+    def clear_cache(self) -> dict[str, int]:
+        """How many records and replies went: all of them. Notes stay; what is asked again is written again."""
+        with self.store._writing() as connection:
+            records = connection.execute("DELETE FROM record").rowcount
+        return {"records": records, "replies": self.store.clear_replies()}
+
     # -- lifetime ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:

@@ -4,7 +4,8 @@ Retain and Extract need no model. The others ask one to write a record from the 
 of their facts, Abstract one note about what they show together, Rewrite each note alone, Hybrid whole notes first and
 an abstract of the rest in what remains. A record is always written from raw notes, never from another record.
 
-Notes are data. They reach the model between tags that no note can close, after an instruction to obey nothing in them.
+Notes are data. They reach the model between tags that no note can close, after an instruction to obey nothing in them,
+and without the marks by which chat templates tell one speaker from another.
 """
 
 from __future__ import annotations
@@ -63,20 +64,27 @@ class Action:
     run: Run
     needs_model: bool = True
     version: str = PROMPTS  # of its prompt
+    ranked: bool = True  # the order of the candidates shows in its text, also where the query does not
 
 
 ACTIONS: dict[str, Action] = {}
 
 
-def register(name: str, *, about: str, needs_model: bool = True, version: str = PROMPTS) -> Callable[[Run], Run]:
-    """A decorator that adds a function from Job to Made as an action of that name."""
-    if not re.fullmatch(r"[a-z][a-z0-9_-]{0,39}", name):
-        raise InputError(f"an action's name is lower-case letters, digits and dashes, not {name[:60]!r}")
+def register(
+    name: str, *, about: str, needs_model: bool = True, version: str = PROMPTS, ranked: bool = True
+) -> Callable[[Run], Run]:
+    """A decorator that adds a function from Job to Made as an action of that name.
+
+    Raise `version` with every change of the prompt: kept records are found by it. `ranked=False` says that the text
+    depends on which notes there are and not on their order, so that a record written without focus serves every query.
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_-]{0,39}", name):
+        raise InputError(f"an action's name is lower-case letters, digits and dashes, not {str(name)[:60]!r}")
     if name in ACTIONS:
         raise InputError(f"there is an action {name!r} already")
 
     def add(run: Run) -> Run:
-        ACTIONS[name] = Action(name, about, run, needs_model, version)
+        ACTIONS[name] = Action(name, about, run, needs_model, version, ranked)
         return run
 
     return add
@@ -121,7 +129,25 @@ def operate(
         raise InputError(f"{action} needs a model: Memory(model=...); without one there are {', '.join(usable(None))}")
     if chosen.needs_model and (not cluster.hits or budget < 1):
         return Made(Packed("", 0))
-    return chosen.run(Job(cluster, budget, count, chat, focus, temperature, seed))
+    if not focus and not chosen.ranked:
+        cluster = replace(cluster, hits=_unranked(cluster.hits), costs=())
+    made = chosen.run(Job(cluster, budget, count, chat, focus, temperature, seed))
+    return made if action in (RETAIN, EXTRACT) else replace(made, packed=_held(made.packed, cluster, budget, count))
+
+
+def _held(packed: Packed, cluster: Cluster, budget: int, count: Counter) -> Packed:
+    """What an action made, held to the contract whoever wrote it: within the budget, counted, with its sources."""
+    text = _sound(packed.text)
+    if text and count(text) > budget:
+        text = pack_text(text, budget, count)
+    sources = packed.sources or tuple(Source(n.id, n.text, False, n.timestamp) for n in cluster.notes)
+    return Packed(text, count(text) if text else 0, sources if text else (), packed.dropped)
+
+
+def _unranked(hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    """The hits in an order that only the notes decide."""
+    by_id = {hit.id: hit for hit in hits}
+    return tuple(by_id[note.id] for note in chronological([by_id[each].note for each in sorted(by_id)]))
 
 
 # -- without a model ---------------------------------------------------------------------------------------------------
@@ -152,46 +178,60 @@ _REWRITE = "Rewrite this one note in as few words as possible{aim}, keeping its 
 _AIM = ", keeping first of all what helps to answer the question"
 
 
-@register(MERGE, about="one compact union of the notes' facts")
+@register(MERGE, about="one compact union of the notes' facts", ranked=False)
 def _merge(job: Job) -> Made:
     return record(job, _MERGE)
 
 
-@register(ABSTRACT, about="one higher-level note across all notes")
+@register(ABSTRACT, about="one higher-level note across all notes", ranked=False)
 def _abstract(job: Job) -> Made:
     return record(job, _ABSTRACT)
 
 
-@register(REWRITE, about="each note rewritten on its own, the shortest first")
+@register(REWRITE, about="each note rewritten on its own, the shortest first", ranked=False)
 def _rewrite(job: Job) -> Made:
+    if job.budget < SMALLEST:
+        return Made(Packed("", 0))
     share = max(SMALLEST, min(job.budget, 2 * job.budget // len(job.notes)))
     replies = answers(job, [prompt(job, _REWRITE, [note], share) for note in job.notes])
     pairs = zip(job.cluster.hits, replies, strict=True)
-    hits = [replace(hit, note=replace(hit.note, text=cleaned(reply.text))) for hit, reply in pairs]
+    hits = [replace(hit, note=replace(hit.note, text=_line_of(hit.note, reply, job))) for hit, reply in pairs]
     kept = replace(job.cluster, hits=tuple(hit for hit in hits if hit.note.text), costs=())
     packed = retain(kept, job.budget, count=job.count, order="cheapest")
     return Made(_standing_on(packed, job.cluster.hits), spent(replies))
 
 
+def _line_of(note: Note, reply: Reply, job: Job) -> str:
+    """What the model made of one note, cut so that it would fit alone behind its date and speaker."""
+    room = job.budget - job.count(label(note))
+    return pack_text(one_line(cleaned(reply.text)), max(0, room), job.count)
+
+
 @register(HYBRID, about="the best notes whole, then an abstract of the rest in what remains")
 def _hybrid(job: Job) -> Made:
     whole = retain(job.cluster, job.budget, count=job.count)
-    left = {drop.id for drop in whole.dropped if drop.code == "budget"}
-    if not left:
+    if all(drop.code != "budget" for drop in whole.dropped):
         return Made(whole)
     head = retain(job.cluster, job.budget // 2, count=job.count)
-    room = job.budget - head.tokens - 1
     taken = {source.id for source in head.sources}
     rest = tuple(hit for hit in job.cluster.hits if hit.id not in taken and hit.duplicate_of not in taken)
-    made = record(replace(job, cluster=replace(job.cluster, hits=rest, costs=()), budget=room), _ABSTRACT)
-    text = "\n".join(filter(None, (head.text, made.packed.text)))
-    text = text if job.count(text) <= job.budget else head.text
-    sources = head.sources + (made.packed.sources if text != head.text else ())
-    return Made(Packed(text, job.count(text) if text else 0, sources), made.usage)
+    made = record(
+        replace(job, cluster=replace(job.cluster, hits=rest, costs=()), budget=job.budget - head.tokens - 1), _ABSTRACT
+    )
+    text = pack_text("\n".join(filter(None, (head.text, made.packed.text))), job.budget, job.count)
+    if len(text) <= len(head.text) + 1:  # no word of the record
+        return Made(whole, made.usage)
+    repeats = tuple(drop for drop in head.dropped if drop.code == "duplicate")
+    return Made(Packed(text, job.count(text), head.sources + made.packed.sources, repeats), made.usage)
 
 
 def record(job: Job, instruction: str) -> Made:
-    """One text across all notes of the job, by one call of the model, cut to the budget."""
+    """One text across all notes of the job, by one call of the model, cut to the budget; none under `SMALLEST`.
+
+    "{aim}" in the instruction stands for what the question wants, and for nothing where there is no focus.
+    """
+    if job.budget < SMALLEST:
+        return Made(Packed("", 0))
     (reply,) = answers(job, [prompt(job, instruction, job.notes, job.budget)])
     text = pack_text(cleaned(reply.text), job.budget, job.count)
     if not text:
@@ -202,44 +242,81 @@ def record(job: Job, instruction: str) -> Made:
 
 def prompt(job: Job, instruction: str, notes: Sequence[Note], budget: int) -> Ask:
     """The request: the rules, the notes as data, the question if the record is to serve it, the task and its limit."""
-    ordered = sorted(notes, key=lambda note: note.timestamp or "")
-    task = f"{instruction.format(aim=_AIM if job.focus else '')} At most {max(6, int(0.7 * budget))} words."
-    question = [f"Question: {one_line(job.cluster.query)}"] if job.focus else []
-    content = "\n\n".join(["\n".join(tagged(note) for note in ordered), *question, task])
+    task = f"{instruction.replace('{aim}', _AIM if job.focus else '')} At most {max(6, int(0.7 * budget))} words."
+    question = [f"Question: {as_data(one_line(job.cluster.query))}"] if job.focus else []
+    content = "\n\n".join(["\n".join(tagged(note) for note in chronological(notes)), *question, task])
     messages = ({"role": "system", "content": RULES}, {"role": "user", "content": content})
     return Ask(messages, max_tokens=budget + 8, temperature=job.temperature, seed=job.seed)
 
 
-_TAG = re.compile(r"<(?=\s*/?\s*note\b)", re.IGNORECASE)
+def chronological(notes: Sequence[Note]) -> list[Note]:
+    """The notes oldest first; of one moment, a turn stands after the turn that it follows."""
+    known = {note.id: note for note in notes}
+
+    def when(note: Note) -> tuple[str, int]:
+        moment, turn = note.timestamp or note.created_at or "", 0
+        while note.follows in known and turn < len(known):
+            note, turn = known[note.follows], turn + 1
+        return moment, turn
+
+    return sorted(notes, key=when)
+
+
+# Our own tags; what chat templates tell speakers apart by (ChatML and its kin, Llama 2, Mistral, Gemma); begin and end.
+_MARKS = re.compile(
+    r"<(?=\s*+/?+\s*+(?:note|memory)\b|[|｜]|/?(?:s|bos|eos|pad|unk|(?:start|end)_of_(?:turn|image))>|</?sys>>)"
+    r"|\[(?=/?(?:inst|system_prompt|available_tools|tool_calls|tool_results|tool_content)\])",
+    re.IGNORECASE,
+)
+
+
+def as_data(text: str) -> str:
+    """The text with its brackets changed where they could close our tags or open another turn of the chat."""
+    return _MARKS.sub(lambda found: "‹" if found.group() == "<" else "⁅", text)
 
 
 def tagged(note: Note) -> str:
     """The note between tags that its own words cannot close."""
-    return f"<note>{_TAG.sub('‹', label(note))}{_TAG.sub('‹', one_line(note.text))}</note>"
+    return f"<note>{as_data(label(note) + one_line(note.text))}</note>"
 
 
 def answers(job: Job, asks: Sequence[Ask]) -> list[Reply]:
     """The model's replies, in order; the first failure is raised."""
     assert job.chat is not None
-    out = []
+    replies: list[Reply] = []
     for reply in job.chat(asks):
         if isinstance(reply, ModelError):
             raise reply
-        out.append(reply)
-    return out
+        replies.append(reply)
+    if len(replies) != len(asks):
+        raise MalformedReplyError(f"{len(replies)} replies to {len(asks)} asks")
+    return replies
 
 
-_FENCE = re.compile(r"^```\w*\n?|\n?```$")
-_LABEL = re.compile(r"^(?:record|memory record|note|summary|rewritten note|answer)\s*:\s*", re.IGNORECASE)
+_FENCE = re.compile(r"\A```(?:\w*\n)?|\n?```\Z")
+_TAGS = re.compile(r"<\s{0,9}/?\s{0,9}note\b[^<>]{0,99}>", re.IGNORECASE)
+_LABEL = re.compile(
+    r"(?:\*\*|#+ )?(?:(?:memory |compact |merged )?(?:record|note)|summary|abstract|rewritten note|answer)"
+    r"\s{0,9}(?::\s{0,9}\*\*|\*\*\s{0,9}:|:)\s*",
+    re.IGNORECASE,
+)
+_QUOTES = {'"': '"', "“": "”", "«": "»"}
 
 
 def cleaned(text: str) -> str:
     """A reply without code fences, tags, a leading label or quotes around all of it."""
     text = _FENCE.sub("", text.strip()).strip()
-    text = re.sub(r"</?note>", "", text).strip()
-    text = _LABEL.sub("", text)
-    if len(text) > 1 and text[0] == text[-1] == '"' and text.count('"') == 2:
+    text = _TAGS.sub("", text).strip()
+    if found := _LABEL.match(text):
+        text = text[found.end() :]
+    close = _QUOTES.get(text[:1])
+    if close and len(text) > 1 and text.endswith(close) and not {text[0], close} & set(text[1:-1]):
         text = text[1:-1].strip()
+    return _sound(text)
+
+
+def _sound(text: str) -> str:
+    """The text with half surrogate pairs replaced: SQLite and UTF-8 cannot carry them."""
     return text.encode("utf-8", "replace").decode()
 
 

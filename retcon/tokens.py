@@ -202,9 +202,15 @@ _EACH = (
 _MARKS = (
     "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0980-\u0dff"
 )
-_RUN = re.compile(rf"[{_EACH}](?<=\w)|[^\W_{_EACH}](?:[{_MARKS}]|[^\W_{_EACH}])*")
+_RUN = rf"[{_EACH}](?<=\w)|[^\W_{_EACH}](?:[{_MARKS}]|[^\W_{_EACH}])*"
 # The encoder refuses long inputs. No pretokenizer joins a space to the word or sign before it, so that splits exactly.
 _CHUNK = re.compile(r".{1,40000}\Z|.{1,40000}(?<=\S)(?= )|.{1,40000}", re.DOTALL)
+
+
+@lru_cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """The pattern, compiled at first use: large character classes take tens of milliseconds."""
+    return re.compile(pattern)
 
 
 @lru_cache(maxsize=2)
@@ -219,7 +225,7 @@ def _bpe(vocabulary: str) -> Counter:
 
 
 _ESTIMATE = _Named("estimate", _estimate)
-_ALPHANUMERIC = _Named("alphanumeric", lambda text: len(_RUN.findall(text)))
+_ALPHANUMERIC = _Named("alphanumeric", lambda text: len(_compiled(_RUN).findall(text)))
 _BUILT_IN: dict[str, Callable[[], Counter]] = {
     "estimate": lambda: _ESTIMATE,
     "alphanumeric": lambda: _ALPHANUMERIC,
@@ -245,7 +251,7 @@ _SUFFIX = r"%+#$\u00a3\u00a5\u00b0\u2030\u20ac"
 _ONE = (
     rf"(?:[\U0001f1e6-\U0001f1ff]{{2}}|[\ud800-\udbff][\udc00-\udfff]|[^\s{_JOINER}])"  # a flag, a pair of halves, any
 )
-_UNIT = re.compile(
+_UNIT = (
     rf"(?:(?:(?<!\S)[{_OPENER}])?[{_WORD}]+(?:(?:{_GLUE})[{_WORD}]+)*[{_SUFFIX}]*|{_ONE}|(?=[{_JOINER}]))"
     rf"(?:[{_EXTEND}]|[{_JOINER}](?:(?![{_WORD}]){_ONE})?)*"
 )
@@ -260,7 +266,7 @@ def cut(text: str, budget: int, count: Counter) -> str:
     """
     budget, count = check_budget(budget), counter(count)
     fits, tokens, reach = 0, 0, 6 * budget + 64
-    units = _UNIT.finditer(text if budget else "")
+    units = _compiled(_UNIT).finditer(text if budget else "")
     while ends := _ends(text, units, reach):
         total = count(text[: ends[-1]])
         if total > budget:

@@ -28,9 +28,8 @@ _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0003ffff"
 )
-_RUN = re.compile(f"[{_UNSPACED}]+|[^\\W_{_UNSPACED}]+")
+_RUN = re.compile(f"([{_UNSPACED}]+)|[^\\W_{_UNSPACED}]+")
 _ASCII_RUN = re.compile(r"[a-z0-9]+")
-_IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
 _thread = threading.local()
 
 
@@ -39,8 +38,9 @@ def words(text: str) -> list[str]:
     if text.isascii():
         return _ASCII_RUN.findall(text.lower())
     out: list[str] = []
-    for run in _RUN.findall(fold(text)):
-        if not _IS_UNSPACED.match(run) or len(run) == 1:
+    for found in _RUN.finditer(fold(text)):
+        run = found.group()
+        if found.lastindex is None or len(run) == 1:
             out.append(run)
         else:
             out.extend(run[i : i + 2] for i in range(len(run) - 1))

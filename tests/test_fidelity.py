@@ -238,7 +238,7 @@ WORDS = """
 """
 PIECES = st.sampled_from([*WORDS.split(), "\n", "  "])
 SENTENCE = st.lists(PIECES, max_size=25).map(" ".join) | st.lists(PIECES, max_size=12).map("".join)
-ANY = st.text(max_size=200) | SENTENCE | st.text(alphabet="0123456789.,:/- $abkm\n\"'", max_size=80)
+ANY = st.text(max_size=200) | SENTENCE | st.text(alphabet="0123456789.,:/- $apkmT\n\r\"'", max_size=80)
 DAYS = st.none() | st.dates().map(lambda day: day.isoformat()) | st.sampled_from([SATURDAY, "0001-01-01", "9999-12-31"])
 
 
@@ -304,8 +304,8 @@ HOSTILE = {
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_anything_repeated_is_read_in_linear_time(kind: str) -> None:
     piece = "a" + HOSTILE[kind]
-    small = _seconds(piece * (10_000 // len(piece)))
-    large = _seconds(piece * (80_000 // len(piece)))
+    small = _seconds(piece * (6_000 // len(piece)))
+    large = _seconds(piece * (48_000 // len(piece)))
     assert large < 30 * small + 1  # eight times the text; a square would take 64 times as long
 
 
@@ -317,7 +317,9 @@ def _seconds(text: str) -> float:
 
 def test_a_megabyte_against_another_is_read() -> None:
     record = "Bob paid £17 on 3 June and did not see Paris, " + "a" * 1_000_000
-    source = "Ann paid £71 on 4 June and did see Paris. " + "the word is long and says nothing. " * 25_000
+    source = (
+        "Ann paid £71 on 4 June and did see Paris. " + "the word is long and says nothing. " * 5_000 + "a" * 900_000
+    )
     found = against(record, source, query="paid Paris")
     assert {claim.kind for claim, _ in found.mutated} == {"number", "date", "name", "negation"}
 

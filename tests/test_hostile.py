@@ -269,7 +269,10 @@ def test_any_text_is_stored_exactly_or_refused_clearly(text: str, name: str, met
         memory.search(text, user_id=name)
 
 
-@given(st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text() | st.binary(), st.lists))
+anything = st.none() | st.booleans() | st.floats() | st.integers() | st.text() | st.binary()
+
+
+@given(anything | st.lists(anything, max_size=3) | st.dictionaries(st.text(), anything, max_size=2))
 def test_any_python_value_is_stored_or_refused_clearly(value: Any) -> None:
     with Memory(":memory:") as memory:
         for act in (

@@ -54,7 +54,7 @@ MAY_USE: dict[str, set[str]] = {
         "errors", "note", "tokens", "model", "store", "store.sqlite", "cache", "validate", "retrieve", "features",
         "route", "pack", "operate", "answer", "perform",
     },
-    "aio": {"answer", "memory", "note", "store"},
+    "aio": {"answer", "errors", "memory", "note", "store"},
 }  # fmt: skip
 PURE = {"errors", "note", "tokens", "words", "features", "route", "pack", "extract", "fidelity"}
 FACES = {"cli", "demo", "__main__", "__init__"}

@@ -62,7 +62,10 @@ def test_messages_become_notes_that_follow_each_other(memory: Memory) -> None:
 
 
 def test_what_an_item_says_goes_before_what_the_call_says_and_none_says_nothing(memory: Memory) -> None:
-    items = [{"text": "a", "user_id": "bob", "id": "x"}, {"text": "b", "user_id": None, "id": None, "session": None}]
+    items: list[dict[str, Any]] = [
+        {"text": "a", "user_id": "bob", "id": "x"},
+        {"text": "b", "user_id": None, "id": None, "session": None},
+    ]
     notes = memory.add(items, user_id="ann", session="s")
     assert [(note.user_id, note.session) for note in notes] == [("bob", "s"), ("ann", "s")]
     assert (notes[0].id, bool(notes[1].id)) == ("x", True)
@@ -77,7 +80,8 @@ def test_adding_the_same_note_again_changes_nothing(memory: Memory) -> None:
     first = memory.add("a cat", id="x", user_id="ann", metadata={"k": 1})
     assert memory.add("a cat", id="x", user_id="ann", metadata={"k": 1}) == first
     assert len(memory.get_all()) == 1
-    for other in ({"text": "a dog"}, {"speaker": "bob"}, {"session": "s"}, {"metadata": {}}, {"user_id": None}):
+    others: list[dict[str, Any]] = [{"text": "a dog"}, {"speaker": "bob"}, {"session": "s"}, {"metadata": {}}]
+    for other in [*others, {"user_id": "bob"}]:
         with pytest.raises(ConflictError, match="the id 'x' is taken"):
             memory.add({"text": "a cat", "id": "x", "user_id": "ann", "metadata": {"k": 1}} | other)
 
@@ -114,7 +118,8 @@ def test_recall_prefers_the_correction_and_history_keeps_both(memory: Memory) ->
     ]  # fmt: skip
     assert texts(memory.history(new.id)) == texts(memory.history("a"))
     assert memory.get("a").superseded_by == new.id
-    assert memory.supersede("a", "The cat is called Vector.", new_id=new.id) == memory.get(new.id)
+    again = memory.supersede("a", "The cat is called Vector.", timestamp="2026-06-01", new_id=new.id)
+    assert again == memory.get(new.id)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

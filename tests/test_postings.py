@@ -366,7 +366,7 @@ def _past(note_id: str | None, gone: set[str], link: Mapping[str, str | None]) -
 
 TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.settings = settings(
-    max_examples=max(20, settings.default.max_examples // 2), stateful_step_count=15, deadline=None
+    max_examples=max(20, settings().max_examples // 2), stateful_step_count=15, deadline=None
 )
 
 

@@ -144,12 +144,13 @@ def _in_turn(systems: dict[str, Callable[[str], Any]], queries: Sequence[str]) -
     """Seconds of each system for each query. One that has used up its patience is not asked again."""
     times: Times = {name: [] for name in systems}
     names = list(systems)
-    for number, query in enumerate([*queries[-WARM:], *queries]):
+    warm = queries[-WARM:]
+    for number, query in enumerate([*warm, *queries]):
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:  # whoever comes first finds the coldest caches
             if sum(span.wall for span in times[name]) < PATIENCE:
                 span = _timed(systems[name], query)
-                if number >= WARM:
+                if number >= len(warm):
                     times[name].append(span)
     return times
 

@@ -7,13 +7,19 @@ import os
 import platform
 import sqlite3
 import stat
+import time
+from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import retcon
+from retcon.cli import options as opt
 from retcon.cli import show
-from retcon.errors import RetconError
+from retcon.errors import InputError, MissingExtraError, ModelError, RetconError
 from retcon.memory import Memory
-from retcon.operate import ACTIONS
+from retcon.model import Ask, Chat, GgufChat, HttpChat
+from retcon.operate import ACTIONS, usable
 from retcon.tokens import check_budget
 
 EXTRAS = {  # extra -> what it brings, and the modules by which it is recognised
@@ -24,11 +30,22 @@ EXTRAS = {  # extra -> what it brings, and the modules by which it is recognised
     "gpu": ("local models on a GPU", ("torch", "transformers", "accelerate")),
     "bench": ("rivals for the benchmarks", ("rank_bm25", "bm25s", "tantivy", "psutil")),
 }
-READ = ("RETCON_DB", "RETCON_BUDGET")  # variables that this version reads
-KEYS = ("RETCON_API_KEY", "OPENAI_API_KEY")  # never shown, and not read while no model can be configured
+READ = ("RETCON_DB", "RETCON_BUDGET", "RETCON_MODEL", "RETCON_MODEL_NAME", "OPENAI_BASE_URL")
+KEYS = ("RETCON_API_KEY", "OPENAI_API_KEY")  # never shown
+_ASK = Ask(({"role": "user", "content": "Reply with the word ready."},), max_tokens=4)
 
 
-def examine(db: str, **options: str | None) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The model to look at, and whether to ask it for a word."""
+
+    model: str | None = None
+    name: str | None = None
+    timeout: float | None = None
+    check: bool = False
+
+
+def examine(db: str, wanted: Wanted, **options: str | None) -> dict[str, Any]:
     """Everything found, as plain JSON values; `ok` is False where something is broken, and `broken` says what."""
     report: dict[str, Any] = {
         "retcon": retcon.__version__,
@@ -37,11 +54,11 @@ def examine(db: str, **options: str | None) -> dict[str, Any]:
         "setup": _setup(options),
         "store": _store(db),
         "extras": {name: _extra(name, *about) for name, about in EXTRAS.items()},
-        "model": f"none configured: actions are {', '.join(ACTIONS)}",
-        "environment": {name: os.environ.get(name) for name in READ} | {name: _hidden(name) for name in KEYS},
+        "model": _model(wanted),
+        "environment": {name: _plain(os.environ.get(name)) for name in READ} | {name: _hidden(name) for name in KEYS},
     }
     report["environment"] |= _budget(report["environment"]["RETCON_BUDGET"])
-    parts = ("sqlite", "setup", "store", "environment")
+    parts = ("sqlite", "setup", "store", "model", "environment")
     broken = [f"{part}: {report[part]['error']}" for part in parts if "error" in report[part]]
     return {"ok": not broken, "broken": broken} | report
 
@@ -75,6 +92,58 @@ def _setup(options: dict[str, str | None]) -> dict[str, Any]:
             }  # fmt: skip
     except RetconError as error:
         return {"error": str(error)}
+
+
+def _model(wanted: Wanted) -> dict[str, Any]:
+    """How a model is configured; a file is not loaded and an endpoint not called unless that is wanted."""
+    found: dict[str, Any] = {"model": None, "only_for": None, "actions": list(usable(None)), "reply": None}
+    given, only = wanted.model, None
+    if given is None and (given := os.environ.get("OPENAI_BASE_URL") or None) is not None:
+        only = "ask and forced actions, by OPENAI_BASE_URL"
+    if given is None:
+        return found | ({"error": "--check-model: no model is configured"} if wanted.check else {})
+    found |= {"model": _plain(given), "name": wanted.name, "only_for": only, "actions": list(ACTIONS)}
+    try:
+        return found | (_endpoint(given, wanted) if opt.is_url(given) else _file(given, wanted))
+    except RetconError as error:
+        return found | {"error": str(error)}
+
+
+def _endpoint(url: str, wanted: Wanted) -> dict[str, Any]:
+    options = {} if wanted.timeout is None else {"timeout": wanted.timeout}
+    with Memory(":memory:", **opt.model(url, wanted.name), **options) as memory:  # type: ignore[arg-type]
+        chat = memory.chat
+        assert isinstance(chat, HttpChat)
+        key = chat.endpoint.key  # the memory knows whose key goes where
+        once = HttpChat(url, wanted.name, key=key, retries=0, **options)
+    with closing(once):
+        return {"kind": "http", "key": "sent, not shown" if key else None} | _asked(once, wanted)
+
+
+def _file(path: str, wanted: Wanted) -> dict[str, Any]:
+    if not path.lower().endswith(".gguf"):
+        raise InputError(f"unknown model {path[:80]!r}: a base URL (http://...) or the path of a .gguf file")
+    if importlib.util.find_spec("xllamacpp") is None:
+        raise MissingExtraError("a local GGUF model", "local")
+    if not os.path.isfile(path):
+        raise InputError(f"there is no model file {path!r}")
+    with open(path, "rb") as file:
+        if file.read(4) != b"GGUF":
+            raise InputError(f"{path} is no GGUF file")
+    if not wanted.check:
+        return {"kind": "gguf"}
+    with GgufChat(path, name=wanted.name, timeout=wanted.timeout or 60.0) as chat:
+        return {"kind": "gguf", "name": chat.name} | _asked(chat, wanted)
+
+
+def _asked(chat: Chat, wanted: Wanted) -> dict[str, Any]:
+    if not wanted.check:
+        return {}
+    started = time.perf_counter()
+    (reply,) = chat([_ASK])
+    if isinstance(reply, ModelError):
+        return {"error": str(reply)}
+    return {"reply": {"text": reply.text[:80], "seconds": round(time.perf_counter() - started, 3)}}
 
 
 def _store(db: str) -> dict[str, Any]:
@@ -120,6 +189,18 @@ def _budget(text: str | None) -> dict[str, str]:
         return {"error": f"RETCON_BUDGET is {(text or '')[:40]!r}, not a whole number of tokens"}
 
 
+def _plain(given: str | None) -> str | None:
+    """The value without what a URL may hold of secrets: user, password, query."""
+    if given is None or "://" not in given:
+        return given
+    try:
+        parts = urlsplit(given)
+        place = parts.netloc.rpartition("@")[2]
+    except ValueError:
+        return "a URL that cannot be read"
+    return f"{parts.scheme}://{place}{parts.path}"
+
+
 def _hidden(name: str) -> str | None:
     return "set, not shown" if os.environ.get(name) else None
 
@@ -132,7 +213,8 @@ def tell(report: dict[str, Any]) -> None:
     _line("SQLite", ", ".join([sqlite["version"], *(lacks or ["json and STRICT tables work"])]))
     for name, value in (*_store_lines(report["store"]), *_setup_lines(report["setup"])):
         _line(name, value)
-    _line("model", report["model"])
+    for name, value in _model_lines(report["model"]):
+        _line(name, value)
     for name, extra in report["extras"].items():
         _line(f"[{name}]", extra["about"] + (": installed" if extra["installed"] else f": missing, {extra['install']}"))
     for name in (*READ, *KEYS):
@@ -155,12 +237,22 @@ def _store_lines(store: dict[str, Any]) -> list[tuple[str, str]]:
     if "check" not in store:
         return [("store", f"{path} (cannot be used, see below)")]
     counts = ", ".join(show.plural(store[f"{name}s"], name) for name in ("note", "scope", "record", "vector"))
-    size = f"{_size(store['bytes'])}, write-ahead log {_size(store['wal_bytes'])}"
+    size = f"{show.size(store['bytes'])}, write-ahead log {show.size(store['wal_bytes'])}"
     return [("store", path), ("", f"schema {store['schema']}, {counts}"), ("", f"{size}, quick check {store['check']}")]
 
 
-def _size(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB" if count >= 1e6 else f"{count / 1e3:,.1f} kB"
+def _model_lines(model: dict[str, Any]) -> list[tuple[str, str]]:
+    actions = f"actions are {', '.join(model['actions'])}"
+    if model["model"] is None:
+        return [("model", f"none configured: {actions}")]
+    if "error" in model:
+        return [("model", f"{model['model']} (cannot be used, see below)")]
+    about = [f"{model['name']} at {model['model']}" if model["kind"] == "http" else model["model"]]
+    about += [f"the key is {model['key']}" if model["key"] else "no key"] if model["kind"] == "http" else []
+    about += [f"for {model['only_for']}"] if model["only_for"] else []
+    reply = model["reply"]
+    asked = f"answers {reply['text']!r} after {reply['seconds']:.2f} s" if reply else "not asked: --check-model asks it"
+    return [("model", ", ".join(about)), ("", actions), ("", asked)]
 
 
 def _setup_lines(setup: dict[str, Any]) -> list[tuple[str, str]]:

@@ -14,15 +14,21 @@ import typer
 
 from retcon.errors import InputError, StoreError
 from retcon.memory import DEFAULT_BUDGET, DEFAULT_PATH, Memory
-from retcon.operate import ACTIONS
+from retcon.operate import ACTIONS, usable
+from retcon.perform import GUARDS
 from retcon.retrieve import RETRIEVERS
 from retcon.tokens import KNOWN
 
 EMBEDDERS = ("hashing", "wordllama")
 _RETRIEVERS = ", ".join(RETRIEVERS)
+_FREE = usable(None)  # actions that need no model
+_PAID = tuple(name for name in ACTIONS if name not in _FREE)
 
 Text = Annotated[str | None, typer.Argument(metavar="TEXT", help="The text; '-' or nothing reads standard input.")]
 Query = Annotated[str | None, typer.Argument(metavar="QUERY", help="The query; '-' or nothing reads standard input.")]
+Question = Annotated[
+    str | None, typer.Argument(metavar="QUESTION", help="The question; '-' or nothing reads standard input.")
+]
 NoteId = Annotated[str, typer.Argument(metavar="ID", help="The note's id.")]
 
 Db = Annotated[str, typer.Option("--db", envvar="RETCON_DB", metavar="PATH", help="The store, one SQLite file.")]
@@ -47,13 +53,24 @@ Budget = Annotated[
     int, typer.Option("--budget", "-b", envvar="RETCON_BUDGET", metavar="TOKENS", help="Tokens the text may cost.")
 ]
 TopK = Annotated[int | None, typer.Option("--top-k", "-k", metavar="N", help="Candidates to retrieve, 20 if not said.")]
+
+
+def _actions() -> list[tuple[str, str]]:
+    return [(name, ("needs --model: " if act.needs_model else "") + act.about) for name, act in ACTIONS.items()]
+
+
 Action = Annotated[
     str | None,
-    typer.Option("--action", metavar="NAME", help=f"Force {' or '.join(ACTIONS)}.", autocompletion=lambda: [*ACTIONS]),
+    typer.Option(
+        "--action",
+        metavar="NAME",
+        help=f"Force {', '.join(_FREE)}; these need --model: {', '.join(_PAID)}.",
+        autocompletion=_actions,
+    ),
 ]
 Exclude = Annotated[
     list[str] | None,
-    typer.Option("--exclude", metavar="NAME", help="Leave it out. Repeatable.", autocompletion=lambda: [*ACTIONS]),
+    typer.Option("--exclude", metavar="NAME", help="Leave it out. Repeatable.", autocompletion=_actions),
 ]
 RouterFile = Annotated[str | None, typer.Option("--router", metavar="FILE", help="A router's JSON file.")]
 CounterName = Annotated[
@@ -69,6 +86,33 @@ EmbedderName = Annotated[
     typer.Option("--embedder", metavar="NAME", help="One of hashing, wordllama.", autocompletion=lambda: [*EMBEDDERS]),
 ]
 
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        envvar="RETCON_MODEL",
+        metavar="URL|FILE",
+        help="Who writes and reads: the base URL of an OpenAI-compatible endpoint, or a .gguf file.",
+    ),
+]
+ModelName = Annotated[
+    str | None,
+    typer.Option("--model-name", envvar="RETCON_MODEL_NAME", metavar="NAME", help="The model to ask for at the URL."),
+]
+Timeout = Annotated[
+    float | None, typer.Option("--timeout", metavar="SECONDS", help="For one reply of the model, 60 if not said.")
+]
+NoFocus = Annotated[bool, typer.Option("--no-focus", help="Records for any question, not written for this one.")]
+GuardName = Annotated[
+    str | None,
+    typer.Option(
+        "--guard",
+        metavar="NAME",
+        help="Doubtful records: warn (keep and say so), or strict (take an action without a model).",
+        autocompletion=lambda: [*GUARDS],
+    ),
+]
+
 DB, BUDGET = DEFAULT_PATH, DEFAULT_BUDGET
 
 
@@ -80,7 +124,38 @@ def opened(db: str, *, create: bool = False, **options: Any) -> Iterator[Memory]
     if not create and db != ":memory:" and "://" not in db and not os.path.exists(db):
         raise StoreError(f"{db} does not exist yet: 'retcon add' or 'retcon load' makes it, --db names another")
     with Memory(db, **{name: value for name, value in options.items() if value is not None}) as memory:
-        yield memory
+        try:
+            yield memory
+        finally:
+            close_model(memory)
+
+
+def close_model(memory: Memory) -> None:
+    """Let go of the memory's model: what a command opened, it closes."""
+    close = getattr(memory.chat, "close", None)
+    if close is not None:
+        close()
+
+
+def model(given: str | None, name: str | None, *, needed_by: str | None = None) -> dict[str, Any]:
+    """What `Memory` is told of the model. OPENAI_BASE_URL names one only where something cannot do without."""
+    if given is None and needed_by is not None:
+        given = os.environ.get("OPENAI_BASE_URL") or None
+        if given is None:
+            raise InputError(f"{needed_by} needs a model: --model URL or --model FILE.gguf, or set RETCON_MODEL")
+    if is_url(given) and not name:
+        raise InputError("an endpoint needs the name of the model to ask: --model-name, or set RETCON_MODEL_NAME")
+    return {"model": given, "model_name": name}
+
+
+def is_url(given: str | None) -> bool:
+    """Whether a model is meant by the URL of its endpoint."""
+    return given is not None and given.lower().startswith(("http://", "https://"))
+
+
+def needs_model(action: str | None) -> str | None:
+    """The action, if it is one that cannot run without a model."""
+    return action if action in _PAID else None
 
 
 def metadata(pairs: Sequence[str] | None) -> dict[str, Any] | None:

@@ -88,6 +88,8 @@ def guarded(run: Callable[[], Any], *, as_json: bool) -> int:
 
 
 def _usage(error: Any) -> str:
+    if getattr(error, "option_name", None) in ("--api-key", "--key"):
+        return f"no {error.option_name}: others see a command line; a key is read from RETCON_API_KEY or OPENAI_API_KEY"
     where = getattr(getattr(error, "ctx", None), "command_path", "retcon")
     dash = "a text that starts with a dash goes after --, or " if type(error).__name__ == "NoSuchOption" else ""
     return f"{error.format_message().rstrip('. ')}; {dash}try '{where} --help'"

@@ -9,11 +9,12 @@ import contextlib
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from retcon.note import Decision, Dropped, Hit, Note, Recall, Source
+from retcon.answer import Answer, Rung
+from retcon.note import Claim, Decision, Dropped, Fidelity, Hit, Note, Recall, Record, Source, Usage
 
 Progress = Callable[[int], None]
 
@@ -25,7 +26,7 @@ WHY = {
     "no_match": "no word of the query",
     "cap": "over the candidate cap",
 }
-FEW = 3  # dropped notes named per reason
+FEW = 3  # dropped notes named per reason, missing claims of a record
 WIDE, WIDEST = 40, 1000  # columns a table gives to all but the last; characters of a cell that are looked at
 
 
@@ -187,7 +188,7 @@ def _marked(hit: Hit) -> str:
 
 
 def recall(found: Recall, *, verbose: bool = False) -> None:
-    """Action and tokens, the reason, the text set off, sources, what was dropped and why; warnings aside."""
+    """Action and tokens, the reason, the text set off, sources, drops, what a record is worth; warnings aside."""
     out(f"{found.action}, {found.tokens} of {found.budget} tokens")
     fold(found.decision.reason)
     out()
@@ -198,6 +199,10 @@ def recall(found: Recall, *, verbose: bool = False) -> None:
     out()
     fold(sources(found.sources))
     dropped(found.dropped, verbose=verbose)
+    for line in generated(found):
+        fold(line)
+    if found.record is not None or found.usage.model_calls:
+        out(cost(found.usage))
     for warning in found.warnings:
         warn(warning)
 
@@ -247,3 +252,94 @@ def decision(found: Decision) -> None:
     out(f"advantage {found.advantage:.6g}, threshold {found.threshold:.6g}")
     out()
     table(((name, f"{value:.4f}") for name, value in found.features.items()), "feature", ">value")
+
+
+# -- what a model wrote and read ---------------------------------------------------------------------------------------
+
+
+def generated(found: Recall) -> Iterator[str]:
+    """Lines about generated text: the record, then each claim that is not its sources' own. None for raw text."""
+    if found.record is not None:
+        yield _record(found.record)
+    if found.fidelity is not None:
+        yield from _doubts(found.fidelity)
+
+
+def _record(record: Record) -> str:
+    origin = "reused" if record.reused else "written now"
+    aim = "for this query" if record.focus else "for any query"
+    return f"record {record.id[:12]}, {origin}, by {record.model}, {aim}"
+
+
+def _doubts(found: Fidelity) -> Iterator[str]:
+    for claim in found.unsupported:
+        yield f"unsupported {_claim(claim)}: no source says it"
+    for ours, theirs in found.mutated:
+        yield f"changed {_claim(ours)}: {theirs.note or 'the source'} says {_quoted(theirs)}"
+    if found.missing:
+        more = f" and {len(found.missing) - FEW} more" if len(found.missing) > FEW else ""
+        yield f"left out, though near the query: {', '.join(map(_claim, found.missing[:FEW]))}{more}"
+    if not found.unsupported and not found.mutated:
+        yield f"fidelity: {plural(found.supported, 'checkable claim')}, nothing unsupported or changed"
+
+
+def _claim(claim: Claim) -> str:
+    return f"{claim.kind} {_quoted(claim)}"
+
+
+def _quoted(claim: Claim) -> str:
+    return f'"{one_line(claim.text)}"'
+
+
+def cost(spent: Usage) -> str:
+    """Calls, tokens and seconds, in one line."""
+    if not spent.model_calls:
+        return f"cost: no model call, {spent.seconds:.2f} s"
+    tokens = f"{spent.prompt_tokens:,} tokens read, {spent.completion_tokens:,} written"
+    return f"cost: {plural(spent.model_calls, 'model call')}, {tokens}, {spent.seconds:.2f} s"
+
+
+def rung(found: Rung, number: int, *, verbose: bool = False) -> None:
+    """One look as it happens: what was recalled, what the reader said to it, and the cost of both."""
+    recalled, indent = found.recall, "   "
+    out(f"{number}. {recalled.action}, {recalled.tokens} of {recalled.budget} tokens")
+    fold(sources(recalled.sources), indent=indent)
+    if verbose and recalled.text:
+        block(recalled.text, mark=f"{indent}| ")
+    for line in (*generated(recalled), f"reader: {_said_by_reader(found)}", cost(found.usage)):
+        fold(line, indent=indent)
+    sys.stdout.flush()
+    for warning in recalled.warnings:
+        warn(warning)
+
+
+def _said_by_reader(found: Rung) -> str:
+    if not found.recall.text:
+        return "not asked, there is no text to read"
+    return f"no answer here ({found.reply or 'an empty reply'})" if found.abstained else found.reply
+
+
+def answer(found: Answer) -> None:
+    """The end of the climb: the answer, or that memory does not hold it; and what all looks cost together."""
+    out()
+    block(found.text if found.text is not None else "not in memory", mark="")
+    if len(found.rungs) > 1:
+        out()
+        out(f"{len(found.rungs)} looks, {cost(found.usage)}")
+
+
+def kept(counts: Mapping[str, int]) -> str:
+    """How many records and replies."""
+    replies = f"{counts['replies']:,} {'reply' if counts['replies'] == 1 else 'replies'}"
+    return f"{plural(counts['records'], 'record')} and {replies}"
+
+
+def cache(counts: Mapping[str, int]) -> None:
+    """What is kept of a model's work."""
+    out(f"{kept(counts)}, {size(counts['bytes'])}")
+    out(f"a reply was found {plural(counts['hits'], 'time')}, not found {plural(counts['misses'], 'time')}")
+
+
+def size(count: int) -> str:
+    """Bytes for people."""
+    return f"{count / 1e6:,.1f} MB" if count >= 1e6 else f"{count / 1e3:,.1f} kB"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from enum import StrEnum
+from itertools import count
 from typing import Annotated, Any
 
 import typer
@@ -268,6 +270,7 @@ def search(
     epilog=examples(
         'retcon recall "When did I get my cat?" -u ann --budget 64',
         'retcon recall "When did I get my cat?" -u ann --exclude extract --json',
+        'retcon recall "my cat" -u ann --action merge --model http://localhost:8000/v1 --model-name qwen',
         'retcon recall "my cat" -u ann --text | llm "When did I get my cat?"',
     )
 )
@@ -289,6 +292,11 @@ def recall(
     counter: opt.CounterName = None,
     retriever: opt.RetrieverName = None,
     embedder: opt.EmbedderName = None,
+    model: opt.Model = None,
+    model_name: opt.ModelName = None,
+    timeout: opt.Timeout = None,
+    no_focus: opt.NoFocus = False,
+    guard: opt.GuardName = None,
     text_only: Annotated[bool, typer.Option("--text", help="Print the packed text and nothing else.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name every dropped note with its reason.")] = False,
     db: opt.Db = opt.DB,
@@ -296,7 +304,11 @@ def recall(
 ) -> None:
     """Print the best text within a budget, and why."""
     words = opt.text_of(query, "query")
-    with opt.opened(db, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k) as memory:
+    chosen = opt.model(model, model_name, needed_by=opt.needs_model(action))
+    with opt.opened(
+        db, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k, timeout=timeout,
+        focus=not no_focus, guard=guard, **chosen,
+    ) as memory:  # fmt: skip
         found = memory.recall(
             words, budget, user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, since=since, until=until,
             metadata=opt.metadata(meta), action=action, exclude=exclude or (),
@@ -309,7 +321,7 @@ def recall(
 @app.command(
     epilog=examples(
         'retcon decide "When did I get my cat?" -u ann --budget 64',
-        'retcon decide "my cat" -u ann --router my-router.json --json',
+        'retcon decide "my cat" -u ann --router my-router.json --model qwen.gguf --json',
     )
 )
 def decide(
@@ -329,17 +341,86 @@ def decide(
     counter: opt.CounterName = None,
     retriever: opt.RetrieverName = None,
     embedder: opt.EmbedderName = None,
+    model: opt.Model = None,
+    model_name: opt.ModelName = None,
+    timeout: opt.Timeout = None,
+    no_focus: opt.NoFocus = False,
+    guard: opt.GuardName = None,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Show which action recall would take, and why."""
+    """Show which action recall would take, and why.
+
+    With a model, its actions take part in the decision; nothing is asked of it.
+    """
     words = opt.text_of(query, "query")
-    with opt.opened(db, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k) as memory:
+    chosen = opt.model(model, model_name)
+    with opt.opened(
+        db, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k, timeout=timeout,
+        focus=not no_focus, guard=guard, **chosen,
+    ) as memory:  # fmt: skip
         found = memory.decide(
             words, budget, user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, since=since, until=until,
             metadata=opt.metadata(meta), exclude=exclude or (),
         )  # fmt: skip
     return show.document(found.to_dict()) if as_json else show.decision(found)
+
+
+@app.command(
+    epilog=examples(
+        'retcon ask "When did I get my cat?" -u ann --model http://localhost:8000/v1 --model-name qwen',
+        'retcon ask "When did I get my cat?" -u ann --model qwen.gguf --budget 64 --max-rungs 2',
+        'RETCON_MODEL=qwen.gguf retcon ask "my cat\'s name" -u ann --json | jq -r .answer',
+    )
+)
+def ask(
+    question: opt.Question = None,
+    *,
+    budget: opt.Budget = opt.BUDGET,
+    user_id: opt.UserId = None,
+    agent_id: opt.AgentId = None,
+    run_id: opt.RunId = None,
+    session: opt.Session = None,
+    since: opt.Since = None,
+    until: opt.Until = None,
+    meta: opt.Meta = None,
+    max_rungs: Annotated[int, typer.Option("--max-rungs", metavar="N", help="At most so many looks.")] = 4,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option("--max-tokens", metavar="N", min=1, help="No further look once the model read and wrote so many."),
+    ] = None,
+    top_k: opt.TopK = None,
+    router: opt.RouterFile = None,
+    counter: opt.CounterName = None,
+    retriever: opt.RetrieverName = None,
+    embedder: opt.EmbedderName = None,
+    model: opt.Model = None,
+    model_name: opt.ModelName = None,
+    timeout: opt.Timeout = None,
+    no_focus: opt.NoFocus = False,
+    guard: opt.GuardName = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the text that the reader was given.")] = False,
+    db: opt.Db = opt.DB,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Answer a question from memory, look by look.
+
+    A model reads what recall gives. While it finds no answer there, the next best recall is tried, each within the
+    same budget. The exit code is 0 also where the answer is not in memory.
+    """
+    words = opt.text_of(question, "question")
+    chosen = opt.model(model, model_name, needed_by="ask")
+    numbers = count(1)
+    with opt.opened(
+        db, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k, timeout=timeout,
+        focus=not no_focus, guard=guard, **chosen,
+    ) as memory:  # fmt: skip
+        found = memory.ask(
+            words, budget, user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, since=since, until=until,
+            metadata=opt.metadata(meta), max_rungs=max_rungs, max_tokens=max_tokens,
+            seen=None if as_json else lambda rung: show.rung(rung, next(numbers), verbose=verbose),
+        )  # fmt: skip
+    return show.document(found.to_dict()) if as_json else show.answer(found)
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -389,26 +470,75 @@ def load(
     return show.document({"added": added}) if as_json else show.out(f"added {show.plural(added, 'note')} to {db}")
 
 
+class CacheJob(StrEnum):
+    """What can be done with the cache."""
+
+    STATS = "stats"
+    CLEAR = "clear"
+
+
+@app.command(epilog=examples("retcon cache stats --json", "retcon cache clear --yes"))
+def cache(
+    job: Annotated[CacheJob, typer.Argument(help="Count what is kept, or remove it.", show_default=False)],
+    *,
+    yes: opt.Yes = False,
+    db: opt.Db = opt.DB,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Count or clear what models wrote: records and replies.
+
+    Notes stay as they are. What was cleared costs calls of the model when it is wanted again.
+    """
+    with opt.opened(db) as memory:
+        if job is CacheJob.STATS:
+            kept = memory.cache_stats()
+            return show.document(kept) if as_json else show.cache(kept)
+        if not yes:
+            _confirm_clear(memory)
+        gone = memory.clear_cache()
+    return show.document(gone) if as_json else show.out(f"cleared {show.kept(gone)}")
+
+
+def _confirm_clear(memory: Memory) -> None:
+    """Goes on only where a person at the terminal says yes."""
+    if not sys.stdin.isatty():
+        raise InputError("what a model wrote costs calls to write again: say --yes where no one can be asked")
+    typer.confirm(f"clear {show.kept(memory.cache_stats())}?", abort=True, err=True)
+
+
 # -- about retcon ------------------------------------------------------------------------------------------------------
 
 
-@app.command(epilog=examples("retcon doctor", "retcon doctor --db agent.db --router my-router.json --json"))
+@app.command(
+    epilog=examples(
+        "retcon doctor",
+        "retcon doctor --db agent.db --router my-router.json --json",
+        "retcon doctor --model http://localhost:8000/v1 --model-name qwen --check-model",
+    )
+)
 def doctor(
     *,
     router: opt.RouterFile = None,
     counter: opt.CounterName = None,
     retriever: opt.RetrieverName = None,
     embedder: opt.EmbedderName = None,
+    model: opt.Model = None,
+    model_name: opt.ModelName = None,
+    timeout: opt.Timeout = None,
+    check_model: Annotated[bool, typer.Option("--check-model", help="Ask the model for a word.")] = False,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
     """Say what is configured and what is missing.
 
-    The exit code is 1 if something is broken.
+    The exit code is 1 if something is broken. No model is asked without --check-model.
     """
-    from retcon.cli.doctor import examine, tell
+    from retcon.cli.doctor import Wanted, examine, tell
 
-    report = examine(db, router=router, counter=counter, retriever=retriever, embedder=embedder)
+    report = examine(
+        db, Wanted(model, model_name, timeout, check_model), router=router, counter=counter, retriever=retriever,
+        embedder=embedder,
+    )  # fmt: skip
     show.document(report) if as_json else tell(report)
     if not report["ok"]:
         raise typer.Exit(1)

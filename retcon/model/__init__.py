@@ -11,14 +11,31 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from retcon.errors import InputError
 from retcon.model.base import Ask, Chat, Reply
-from retcon.model.cassette import CassetteChat
 from retcon.model.embed import Embed, HashingEmbed, WordLlamaEmbed, embedder
-from retcon.model.fake import FakeChat
-from retcon.model.gguf import GgufChat
-from retcon.model.hf import HfChat
-from retcon.model.http import HttpChat, HttpEmbed
+
+if TYPE_CHECKING:
+    from retcon.model.cassette import CassetteChat
+    from retcon.model.fake import FakeChat
+    from retcon.model.gguf import GgufChat
+    from retcon.model.hf import HfChat
+    from retcon.model.http import HttpChat, HttpEmbed
+
+# Loaded at first use: a memory without a model pays for none of them.
+_ADAPTERS = {
+    "CassetteChat": "cassette", "FakeChat": "fake", "GgufChat": "gguf", "HfChat": "hf", "HttpChat": "http",
+    "HttpEmbed": "http",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ADAPTERS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_ADAPTERS[name]}"), name)
 
 
 def chat(
@@ -33,8 +50,12 @@ def chat(
     """The model meant by a base URL, by the path of a .gguf file, or by an object that is one."""
     if isinstance(spec, str):
         if spec.lower().startswith(("http://", "https://")):
+            from retcon.model.http import HttpChat
+
             return HttpChat(spec, name, key=key, timeout=timeout, concurrency=concurrency, retries=retries)
         if spec.lower().endswith(".gguf"):
+            from retcon.model.gguf import GgufChat
+
             return GgufChat(spec, name=name, timeout=timeout)
         raise InputError(f"unknown model {spec!r}: a base URL (http://...), the path of a .gguf file, or a Chat object")
     if not isinstance(spec, Chat):
