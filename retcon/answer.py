@@ -8,6 +8,7 @@ forms of "I do not know" at the start of a reply count too.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +37,7 @@ _OTHER_FORMS = re.compile(
     r"|in (?:the|my|this|these|your) (?:memory|memories|context|notes?|text|conversation|records?)\b)"
     r"|(?:sorry, |unfortunately, )?(?:i |we )?(?:do not|don't|dont|cannot|can't|cant|could not|couldn't)"
     r" (?:know|tell|say|answer|find|determine)\b"
-    r"|(?:there (?:is|was) )?(?:no|not enough|insufficient) (?:information|mention|record)\b"
+    r"|(?:there (?:is|was) )?(?:no|not enough|insufficient) (?:(?:information|mention)\b|record(?=\W*$| of\b))"
     r"|(?:unknown|n/a)(?=\W*$)"
     r"|the (?:memory|context|notes?|text|conversation)(?: does| do)(?: not|n't) ",
     re.IGNORECASE,
@@ -89,6 +90,20 @@ class Answer:
             "usage": self.usage.to_dict(),
             "warnings": list(self.warnings),
         }
+
+
+def concluded(question: str, rungs: Sequence[Rung]) -> Answer:
+    """The answer of the last look; where the reader failed at every one, its first error is raised."""
+    errors = [rung.error for rung in rungs if rung.error is not None]
+    if errors and not any(rung.recall.text and rung.error is None for rung in rungs):
+        raise errors[0]
+    warnings: list[str] = []
+    for rung in rungs:
+        warnings += rung.recall.warnings
+        if rung.error is not None:
+            warnings.append(f"the reader failed on what {rung.recall.action} gave: {rung.error}")
+    spent = sum((rung.usage for rung in rungs), Usage())
+    return Answer(question, None if rungs[-1].abstained else rungs[-1].reply, tuple(rungs), spent, tuple(warnings))
 
 
 def prompt(

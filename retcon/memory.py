@@ -6,6 +6,7 @@ query -> retrieve -> Cluster -> features -> route -> Decision -> operate -> Pack
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 import uuid
@@ -20,7 +21,7 @@ from urllib.parse import urlsplit
 
 from retcon import pack, retrieve, validate
 from retcon.answer import PROMPTS as ANSWER_PROMPTS
-from retcon.answer import Answer, Rung, abstains
+from retcon.answer import Answer, Rung, abstains, concluded
 from retcon.answer import prompt as reader_prompt
 from retcon.cache import CachedChat
 from retcon.errors import InputError, ModelError, StoreError
@@ -28,7 +29,7 @@ from retcon.features import features, query_type
 from retcon.model import Chat, Embed, chat, embedder
 from retcon.note import Cluster, Decision, Filter, Hit, Note, Recall, Scope, Usage
 from retcon.operate import check_actions, next_rung, usable
-from retcon.perform import GUARDS, Guard, Performer
+from retcon.perform import GUARDS, Guard, Meter, Performer
 from retcon.route import Router, default_router
 from retcon.store import Deleted, Progress
 from retcon.store.sqlite import SqliteStore
@@ -292,7 +293,8 @@ class Memory:
         return _named(self.router.decide(x, budget=budget), rung, f"{rung}: the next after {', '.join(exclude)}")
 
     def _recall(self, cluster: Cluster, decision: Decision, exclude: tuple[str, ...], started: float) -> Recall:
-        took = self._performer.perform(cluster, decision, partial(self._safe_action, cluster, decision.budget))
+        safe = partial(self._safe_action, cluster, decision.budget, (*exclude, decision.action))
+        took = self._performer.perform(cluster, decision, safe)
         packed = took.made.packed
         spent = replace(took.made.usage, seconds=time.perf_counter() - started)
         return Recall(
@@ -303,14 +305,24 @@ class Memory:
         )  # fmt: skip
 
     def _again(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> Recall | None:
+        """The next best recall whose action was not tried: one that fell back to a text seen before is passed over."""
+        found = self._next(cluster, budget, tried)
+        while found is not None and found.action in tried:
+            after = self._next(cluster, budget, found.tried)
+            found = after and replace(after, warnings=found.warnings + after.warnings, usage=found.usage + after.usage)
+        return found
+
+    def _next(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> Recall | None:
         if not set(usable(self.chat)).difference(tried):
             return None
         started = time.perf_counter()
         return self._recall(cluster, self._decide(cluster, budget, None, tried), tried, started)
 
-    def _safe_action(self, cluster: Cluster, budget: int) -> str:
-        """The router's choice among the actions that need no model."""
-        return self._decide(cluster, budget, None, (), model=False).action
+    def _safe_action(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> str:
+        """The router's choice among the actions that need no model: of those not tried yet, while there is one."""
+        known = set(usable(None))
+        spent = tuple(sorted(known.intersection(tried)))
+        return self._decide(cluster, budget, None, spent if len(spent) < len(known) else (), model=False).action
 
     # -- the reader ----------------------------------------------------------------------------------------------------
 
@@ -333,42 +345,46 @@ class Memory:
         """The reader's answer from what memory recalls; while it finds none there, from the next best recall.
 
         Stops at an answer, when every action was tried, after `max_rungs` looks, or once reading and writing have cost
-        `max_tokens`. The text is None where memory does not hold the answer. `seen` is called with each look.
+        `max_tokens`. The text is None where memory does not hold the answer. `seen` is called with each look. A reader
+        that fails is a warning; where it failed at every look, its first error is raised.
         """
         if self.chat is None:
             raise InputError("ask needs a reader: Memory(model=...), or call recall and read the text yourself")
-        max_rungs = validate.whole("max_rungs", max_rungs, most=100)
-        recall: Recall | None = self.recall(
-            question, budget, user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, since=since,
-            until=until, metadata=metadata,
-        )  # fmt: skip
+        started = time.perf_counter()
+        budget, max_rungs = check_budget(budget), validate.whole("max_rungs", max_rungs, most=100)
+        most = math.inf if max_tokens is None else validate.whole("max_tokens", max_tokens, most=10**12)
+        scope, only = validate.scope(user_id, agent_id, run_id), validate.only(session, since, until, metadata)
+        cluster = self._cluster(validate.query(question), scope, only)
+        recall: Recall | None = self._recall(cluster, self._decide(cluster, budget, None, ()), (), started)
         rungs: list[Rung] = []
-        spent = Usage()
-        warnings: list[str] = []
         while recall is not None:
-            rung = self._look(recall)
-            rungs.append(rung)
-            spent += rung.usage
-            warnings += recall.warnings
+            rungs.append(self._look(recall, rungs))
             if seen is not None:
-                seen(rung)
-            if not rung.abstained or len(rungs) >= max_rungs or (max_tokens is not None and spent.tokens >= max_tokens):
+                seen(rungs[-1])
+            spent = sum((rung.usage for rung in rungs), Usage())
+            if not rungs[-1].abstained or len(rungs) >= max_rungs or spent.tokens >= most or not cluster.hits:
                 break
-            recall = recall.escalate()
-        last = rungs[-1]
-        return Answer(question, None if last.abstained else last.reply, tuple(rungs), spent, tuple(warnings))
+            recall = self._next(cluster, budget, recall.tried)
+        return concluded(question, rungs)
 
-    def _look(self, recall: Recall) -> Rung:
+    def _look(self, recall: Recall, before: Collection[Rung]) -> Rung:
+        """What the reader says to the recalled text; what it said before, if it has read that text."""
         if not recall.text:
             return Rung(recall, "", True, recall.usage)
+        for rung in before:
+            if rung.recall.text == recall.text and rung.error is None:
+                return Rung(recall, rung.reply, rung.abstained, recall.usage)
         assert self.chat is not None
+        meter = Meter(self.chat)
         about = [source.id for source in recall.sources]
-        reader = CachedChat(self.chat, self.store, f"answer-{ANSWER_PROMPTS}", about=about)
-        (reply,) = reader([reader_prompt(recall.query, recall.text)])
+        reader = CachedChat(meter, self.store, f"answer-{ANSWER_PROMPTS}", about=about)
+        try:
+            (reply,) = reader([reader_prompt(recall.query, recall.text, logprobs=False)])
+        except ModelError as error:
+            reply = error
         if isinstance(reply, ModelError):
-            raise reply
-        spent = Usage(1, reply.prompt_tokens, reply.completion_tokens, reply.seconds)
-        return Rung(recall, reply.text.strip(), abstains(reply.text), recall.usage + spent)
+            return Rung(recall, "", True, recall.usage + meter.usage, reply)
+        return Rung(recall, reply.text.strip(), abstains(reply.text), recall.usage + meter.usage)
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

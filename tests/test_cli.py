@@ -29,13 +29,16 @@ from typer.testing import CliRunner, Result
 import retcon
 from retcon import Memory
 from retcon.cli import app
-from retcon.cli.doctor import EXTRAS
+from retcon.cli.doctor import EXTRAS, KEYS, READ
 from retcon.cli.show import clean
 from retcon.features import FEATURES
 
 ROOT = Path(__file__).parents[1]
 VERBS: dict[str, Any] = dict(get_command(app).commands)  # type: ignore[attr-defined]
-READING = ("search cat", "recall cat", "decide cat", "get a1", "list", "history a1", "export out.jsonl", "export -")
+READING = (
+    "search cat", "recall cat", "decide cat", "get a1", "list", "history a1", "export out.jsonl", "export -",
+    "cache stats", "cache clear --yes",
+)  # fmt: skip
 HOSTILE = "a\x00b \x1b[31m red \x1b[0m \x9b31m \x1b]0;title\x07 \r end"
 
 
@@ -43,7 +46,7 @@ HOSTILE = "a\x00b \x1b[31m red \x1b[0m \x9b31m \x1b]0;title\x07 \r end"
 def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in, and the path of a store in it that is not there yet."""
     monkeypatch.chdir(tmp_path)
-    for name in ("RETCON_BUDGET", "OPENAI_API_KEY", "RETCON_API_KEY", "COLUMNS", "NO_COLOR"):
+    for name in (*READ, *KEYS, "COLUMNS", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RETCON_DB", str(tmp_path / "t.db"))
     return tmp_path / "t.db"
@@ -103,8 +106,8 @@ def process(*args: str | bytes, **options: Any) -> subprocess.CompletedProcess[b
 
 def test_verbs_are_the_ones_this_version_has() -> None:
     assert set(VERBS) == {
-        "add", "supersede", "delete", "get", "list", "history", "search", "recall", "decide", "export", "load",
-        "doctor", "demo", "version",
+        "add", "supersede", "delete", "get", "list", "history", "search", "recall", "decide", "ask", "export",
+        "load", "cache", "doctor", "demo", "version",
     }  # fmt: skip
 
 
@@ -598,6 +601,21 @@ def test_damage_inside_a_store_is_told_by_doctor_and_breaks_no_verb(week: Path) 
         ("add x -u", "-u"),
         ("add x --timestamp noon", "ISO 8601"),
         ("export", "FILE"),
+        ("cache", "stats|clear"),
+        ("cache nope", "stats"),
+        ("ask cat", "--model"),
+        ("ask cat --model nope", "gguf"),
+        ("ask cat --model nope.gguf", "nope.gguf"),
+        ("ask cat --model http://", "http://localhost:8000/v1"),
+        ("ask cat --model http://127.0.0.1:9", "--model-name"),
+        ("ask cat --model http://127.0.0.1:9 --model-name m --timeout 0", "time-out"),
+        ("ask cat --model http://127.0.0.1:9 --model-name m --timeout nan", "time-out"),
+        ("ask cat --model http://127.0.0.1:9 --model-name m --max-rungs 0", "max_rungs"),
+        ("ask cat --model http://127.0.0.1:9 --model-name m --max-tokens 0", "--max-tokens"),
+        ("recall cat --action merge", "--model"),
+        ("recall cat --guard nope", "strict"),
+        ("recall cat --model http://a:b@127.0.0.1:9 --model-name m", "no user"),
+        ("recall cat --api-key sk-secret", "RETCON_API_KEY"),
         ("export no/such/folder/x.jsonl", "cannot write"),
         ("version --nope", "--nope"),
     ],
@@ -876,7 +894,7 @@ def test_fault_of_our_own_is_one_line_too(cats: Path, monkeypatch: pytest.Monkey
     [
         ("retcon rec", {"recall"}),
         ("retcon recall --bud", {"--budget"}),
-        ("retcon recall --action re", {"retain"}),
+        ("retcon recall --action re", {"retain", "rewrite"}),
         ("retcon search --retriever bm25-", {"bm25-plain"}),
         ("retcon recall --counter alpha", {"alphanumeric"}),
     ],
@@ -916,7 +934,8 @@ def test_doctor_says_what_is_configured(cats: Path) -> None:
         "ready",
     ):
         assert word in shown
-    assert found["model"] == "none configured: actions are retain, extract"
+    assert found["model"] == {"model": None, "only_for": None, "actions": ["retain", "extract"], "reply": None}
+    assert "none configured: actions are retain, extract" in shown
 
 
 def test_doctor_makes_no_store(db: Path) -> None:
@@ -987,6 +1006,7 @@ def test_streams_of_a_caller_are_left_open(db: Path, monkeypatch: pytest.MonkeyP
 if __name__ == "__main__":
     page = ROOT / "docs" / "cli.md"
     with tempfile.TemporaryDirectory() as folder:
-        os.environ.pop("RETCON_DB", None)
+        for name in (*READ, *KEYS):
+            os.environ.pop(name, None)
         os.chdir(folder)
         page.write_text(replayed(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -227,7 +227,7 @@ def tell(report: dict[str, Any]) -> None:
 
 
 def _line(name: str, value: str) -> None:
-    show.block(show.one_line(value), mark=f"{name:<15} ", then=" " * 16)
+    show.block(show.one_line(value), mark=f"{name:<17} ", then=" " * 18)
 
 
 def _store_lines(store: dict[str, Any]) -> list[tuple[str, str]]:

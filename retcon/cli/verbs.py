@@ -479,7 +479,7 @@ class CacheJob(StrEnum):
 
 @app.command(epilog=examples("retcon cache stats --json", "retcon cache clear --yes"))
 def cache(
-    job: Annotated[CacheJob, typer.Argument(help="Count what is kept, or remove it.", show_default=False)],
+    job: Annotated[CacheJob, typer.Argument(metavar="stats|clear", help="Count what is kept, or remove it all.")],
     *,
     yes: opt.Yes = False,
     db: opt.Db = opt.DB,
