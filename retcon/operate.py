@@ -194,17 +194,23 @@ def _rewrite(job: Job) -> Made:
         return Made(Packed("", 0))
     share = max(SMALLEST, min(job.budget, 2 * job.budget // len(job.notes)))
     replies = answers(job, [prompt(job, _REWRITE, [note], share) for note in job.notes])
-    pairs = zip(job.cluster.hits, replies, strict=True)
-    hits = [replace(hit, note=replace(hit.note, text=_line_of(hit.note, reply, job))) for hit, reply in pairs]
-    kept = replace(job.cluster, hits=tuple(hit for hit in hits if hit.note.text), costs=())
+    lines = [one_line(cleaned(reply.text)) for reply in replies]
+    packed = _packed_lines(job, lines)
+    if not packed.text:  # not one fits whole
+        rooms = [max(0, job.budget - job.count(label(note))) for note in job.notes]
+        packed = _packed_lines(job, [pack_text(*pair, job.count) for pair in zip(lines, rooms, strict=True)])
+    return Made(packed, spent(replies))
+
+
+def _packed_lines(job: Job, lines: Sequence[str]) -> Packed:
+    """The rewritten notes that fit, the cheapest entering first, with the raw notes as their sources."""
+    hits = [replace(hit, note=replace(hit.note, text=text)) for hit, text in zip(job.cluster.hits, lines, strict=True)]
+    kept = replace(job.cluster, hits=tuple(hit for hit in hits if hit.text), costs=())
     packed = retain(kept, job.budget, count=job.count, order="cheapest")
-    return Made(_standing_on(packed, job.cluster.hits), spent(replies))
-
-
-def _line_of(note: Note, reply: Reply, job: Job) -> str:
-    """What the model made of one note, cut so that it would fit alone behind its date and speaker."""
-    room = job.budget - job.count(label(note))
-    return pack_text(one_line(cleaned(reply.text)), max(0, room), job.count)
+    raw = {note.id: note.text for note in job.notes}
+    return replace(
+        packed, sources=tuple(replace(source, text=raw[source.id], whole=False) for source in packed.sources)
+    )
 
 
 @register(HYBRID, about="the best notes whole, then an abstract of the rest in what remains")
@@ -328,10 +334,3 @@ def spent(replies: Sequence[Reply]) -> Usage:
         completion_tokens=sum(reply.completion_tokens for reply in replies),
         seconds=sum(reply.seconds for reply in replies),
     )
-
-
-def _standing_on(packed: Packed, hits: Sequence[Hit]) -> Packed:
-    """The packed rewrites with the raw notes as sources."""
-    raw = {hit.id: hit.note for hit in hits}
-    sources = tuple(replace(source, text=raw[source.id].text, whole=False) for source in packed.sources)
-    return replace(packed, sources=sources)

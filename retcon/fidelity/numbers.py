@@ -1,0 +1,176 @@
+"""Numbers that a text mentions, with their scale, their unit and the currency before them.
+
+A number that counts from the note's day ("two weeks ago") means that day too, a bare year is a date, and the ninth may
+be a day of the month.
+"""
+
+from __future__ import annotations
+
+import re
+from retcon.fidelity.text import Mention, NUMBER, Text, Token
+from retcon.fidelity.numerals import GROUPED, SCALE, SUFFIX, number_values, shift
+from retcon.fidelity.days import YEAR, ago, days_numbered, wider_keys
+from retcon.fidelity.dates import date_mention, day_month
+from retcon.words import COMMON
+from collections.abc import Sequence
+from dataclasses import replace
+
+_GLUED_SCALE = {"k": 3, "m": 6, "mm": 6, "mn": 6, "mil": 6, "b": 9, "bn": 9}
+# Weak words: they support a number, and are none themselves.
+_LOOSE_WORDS = {
+    "1": "a an one once single another solo daily weekly monthly yearly annual hourly every each last next",
+    "2": "twice couple both pair double twin duo fortnight biweekly weekend", "3": "triple trio thrice",
+    "0": "no none nothing", "0.5": "half ½", "30": "half thirties", "50": "half fifties", "0.25": "quarter ¼",
+    "15": "quarter", "25": "quarter", "0.75": "¾", "10": "decade", "14": "fortnight", "100": "century", "12": "noon",
+    "20": "twenties", "40": "forties", "60": "sixties", "70": "seventies", "80": "eighties", "90": "nineties",
+    "some": "few several",
+}  # fmt: skip
+LOOSE: dict[str, tuple[str, ...]] = {}
+for _value, _words in _LOOSE_WORDS.items():
+    for _word in _words.split():
+        LOOSE[_word] = (*LOOSE.get(_word, ()), _value)
+_UNIT_WORDS = {
+    "second": "second seconds sec secs", "minute": "minute minutes min mins", "hour": "hour hours hr hrs h",
+    "day": "day days", "week": "week weeks wk wks", "month": "month months", "year": "year years yr yrs",
+    "mile": "mile miles mi", "km": "km kms kilometer kilometers kilometre kilometres k",
+    "metre": "meter meters metre metres", "cm": "cm centimeter centimeters centimetre centimetres",
+    "foot": "foot feet ft", "inch": "inch inches", "yard": "yard yards",
+    "kg": "kg kgs kilo kilos kilogram kilograms", "gram": "gram grams g",
+    "pound": "pound pounds lb lbs £ gbp quid", "ounce": "ounce ounces oz", "litre": "liter liters litre litres l",
+    "ml": "ml milliliter milliliters", "gallon": "gallon gallons gal", "cup": "cup cups",
+    "dollar": "$ dollar dollars usd buck bucks", "euro": "€ euro euros eur", "yen": "¥ yen jpy yuan rmb cny",
+    "rupee": "₹ rupee rupees inr", "percent": "% percent pct percentage",
+}  # fmt: skip
+UNIT = {word: unit for unit, words in _UNIT_WORDS.items() for word in words.split()}
+_NO_PLURALS = COMMON | {"plus", "less", "minus", "plays", "versus", "across", "s"}
+_SIGNS = frozenset("$£€¥₹")
+_PARTS = re.compile(r"[^:/\-–—]+")
+_LIST_ITEM = re.compile(r"[.)]\s")
+_FEW = {"few": (2, 3, 4, 5), "several": (3, 4, 5, 6), "couple": (2, 3), "a": (1,), "an": (1,), "one": (1,)}
+_BACK = frozenset("ago before earlier back prior".split())
+_ONWARD = frozenset("later after from hence".split())
+_AT = frozenset("at around by from to until till before after about between and".split())
+
+
+def weak_number(text: Text, i: int) -> Mention:
+    token = text.tokens[i]
+    values = LOOSE[token.word]
+    after = text.tokens[i + 1] if i + 1 < len(text.tokens) else None
+    unit = UNIT.get(after.word, "") if after and token.word in ("a", "an", "one", "another") else ""
+    claim = text.claim(NUMBER, values[0], token.start, token.end)
+    wider = frozenset(key for n in _FEW.get(token.word, ()) for key in _from_now(text, i, i + 1, str(n)))
+    firm = token.word == "one" and bool(unit)
+    return Mention(claim, frozenset(values), unit=unit, wider=wider, sentence=token.sentence, firm=firm)
+
+
+def spelled_number(text: Text, i: int, value: int, j: int, ordinal: bool) -> tuple[Mention, int]:
+    """A number in words; "one", "first" and "second" alone are too common to be claims."""
+    tokens = text.tokens
+    if ordinal and value <= 31 and (day := day_month(text, i, value, j)) is not None:
+        return day
+    alone = j == i + 1
+    weak = alone and (tokens[i].word in ("one", "zero") or (ordinal and value < 3))
+    mention, after = _measured(text, i, j, (str(value),), ordinal=ordinal)
+    return replace(mention, firm=not weak or (bool(mention.unit) and not ordinal)), after
+
+
+def digit_numbers(text: Text, i: int, plain: str) -> tuple[list[Mention], int]:
+    """The numbers in a run of digits that is no date: "10-15" are two, "1,2,3" three."""
+    token = text.tokens[i]
+    out: list[Mention] = []
+    after = i + 1
+    spans = [span for part in _PARTS.finditer(plain) for span in _comma_spans(plain, part.start(), part.end())]
+    for n, (low, high) in enumerate(spans):
+        if n + 1 < len(spans):
+            value = number_values(plain[low:high])
+            claim = text.claim(NUMBER, value[0], token.start + low, token.start + high)
+            out.append(Mention(claim, frozenset(value), traits=_digit_traits(value[0]), sentence=token.sentence))
+        else:
+            mention, after = _measured(text, i, i + 1, number_values(plain[low:high]), low=low)
+            out = [*(replace(earlier, unit=mention.unit) for earlier in out), mention]  # both ends of "3-5 miles"
+    if len(spans) == 1 and _is_list_item(text, token):
+        out = [replace(mention, firm=False) for mention in out]
+    return out, after
+
+
+def _comma_spans(plain: str, low: int, high: int) -> list[tuple[int, int]]:
+    """The parts of a run between commas, unless the commas group digits or one is a decimal comma."""
+    part = plain[low:high]
+    if "," not in part or GROUPED.fullmatch(part) or (part.count(",") == 1 and "." in part):
+        return [(low, high)]
+    out, at = [], low
+    for piece in part.split(","):
+        if piece:
+            out.append((at, at + len(piece)))
+        at += len(piece) + 1
+    return out
+
+
+def _is_list_item(text: Text, token: Token) -> bool:
+    return token.opens and len(token.text) < 3 and _LIST_ITEM.match(text.text, token.end) is not None
+
+
+def _measured(
+    text: Text, i: int, j: int, values: tuple[str, ...], *, ordinal: bool = False, low: int = 0
+) -> tuple[Mention, int]:
+    """The number of tokens i to j with the scale and unit that follow it, and the currency before it."""
+    tokens, token = text.tokens, text.tokens[i]
+    money = UNIT.get(tokens[i - 1].word, "") if i and _touching_money(tokens[i - 1], token) else ""
+    following = [t for t in tokens[j : j + 3] if t.sentence == token.sentence and t.gap.strip(" -") == ""]
+    end = tokens[j - 1].end
+    first = following[0] if following else None
+    if first and not first.gap and SUFFIX.fullmatch(first.text):
+        ordinal, j, end, following = True, j + 1, first.end, following[1:]
+    elif first and (first.word in SCALE or (not first.gap and first.word in _GLUED_SCALE)) and first.word != "dozen":
+        power = SCALE.get(first.word) or _GLUED_SCALE[first.word]
+        scaled = tuple(shift(value, power) for value in values if value.count(".") < 2)  # two dots: a version
+        values = (scaled or values) + (values if not money and first.word in _GLUED_SCALE else ())
+        j, end, following = j + 1, first.end, following[1:]
+    measure = next((t for t in following[:2] if t.word in UNIT), None)
+    unit = money or (UNIT[measure.word] if measure else "" if ordinal else _counted_things(following))
+    year = len(values) == 1 and unit not in _UNIT_WORDS and YEAR.fullmatch(token.text) and j == i + 1
+    if year:
+        return date_mention(text, [(int(values[0]), 0, 0)], [], token.start, token.end, token.sentence), j
+    wider = frozenset({f"day:{values[0]}"} if ordinal else ())
+    before = tokens[i - 1].word if i else ""
+    keys = frozenset(values) | (wider if ordinal else frozenset())
+    if before in _AT and unit not in _UNIT_WORDS and len(values[0]) < 3:
+        keys |= {f"hour:{values[0]}"}
+    extra = _from_now(text, i, j, values[0]) | (days_numbered(text.day, values[0]) if ordinal else frozenset())
+    traits = _digit_traits(values[0]) | ({f"unit:{unit}", f"value:{values[0]}"} if unit else set())
+    traits |= {
+        f"of:{text.stem[t.word]}" for t in tokens[j : j + 1] if t.sentence == token.sentence and t.word not in COMMON
+    }
+    start = tokens[i - 1].start if money and not low else token.start + low
+    claim = text.claim(
+        NUMBER, values[0], start, measure.end if measure and measure is following[0] and not money else end
+    )
+    return Mention(claim, keys, traits=traits, unit=unit, wider=wider | extra, sentence=token.sentence), j
+
+
+def _counted_things(following: Sequence[Token]) -> str:
+    """ "+s" where a plural follows the number: it counts things, and measures nothing."""
+    return "+s" if following and following[0].word.endswith("s") and following[0].word not in _NO_PLURALS else ""
+
+
+def _touching_money(token: Token, number: Token) -> bool:
+    return token.sentence == number.sentence and (
+        token.text in _SIGNS or token.word in ("usd", "eur", "gbp", "inr", "jpy")
+    )
+
+
+def _digit_traits(value: str) -> frozenset[str]:
+    """The digits in order of size: a number with two of them swapped keeps it."""
+    return frozenset({"digits:" + "".join(sorted(value[:20]))} if len(value) > 2 else ())
+
+
+def _from_now(text: Text, i: int, j: int, value: str) -> frozenset[str]:
+    """The day that "two weeks ago", "in 3 days" or "5 years later" means in a note with a date; the unit is at j."""
+    tokens = [t.word for t in text.tokens[j : j + 3] if t.word != "of"]
+    if text.day is None or not tokens or not value.isdecimal() or len(value) > 4:
+        return frozenset()
+    after = tokens[1] if len(tokens) > 1 else ""
+    ahead = after in _ONWARD or (i > 0 and text.tokens[i - 1].word in ("in", "within"))
+    sign = -1 if after in _BACK else 1 if ahead else 0
+    triples = ago(text.day, int(value), UNIT.get(tokens[0], ""), sign) if sign else []
+    return frozenset(key for t in triples for key in wider_keys(t))
