@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import ROOT
+from bench.fidelity import table as fidelity_table
 from bench.retrieval import table as retrieval_table
 from bench.tokens import Row as TokenRow
 from bench.tokens import table as token_table
@@ -70,6 +71,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "tokens": lambda: token_table([TokenRow(**row) for row in _results("tokens")]),
     "extract": lambda: (RESULTS / "extract.md").read_text(encoding="utf-8").rstrip(),
     "survival": _survival,
+    "fidelity": lambda: fidelity_table(_results("fidelity")),
     "transcript": _transcript,
 }
 

@@ -287,9 +287,11 @@ class Memory:
             return _named(
                 self.router.decide(x, budget=budget), action, f"{action}: asked for by the caller", forced=True
             )
-        if not exclude or set(available) <= set(self.router.actions):
+        known = set(self.router.actions)  # a router can put in order what it knows; for the safe action one is enough
+        orders = known.issuperset(available) if model else known.intersection(available).difference(exclude)
+        if orders or not exclude:
             return self.router.decide(x, budget=budget, available=available, exclude=exclude)
-        rung = next_rung(available, exclude)  # the router does not know every action, so it cannot order them
+        rung = next_rung(available, exclude)
         return _named(self.router.decide(x, budget=budget), rung, f"{rung}: the next after {', '.join(exclude)}")
 
     def _recall(self, cluster: Cluster, decision: Decision, exclude: tuple[str, ...], started: float) -> Recall:

@@ -46,12 +46,12 @@ def raw(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, isolation_level=None, timeout=30)
 
 
-@pytest.fixture()
+@pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "notes.db"
 
 
-@pytest.fixture()
+@pytest.fixture
 def memory(path: Path) -> Iterator[Memory]:
     with Memory(path, now=fixed_clock, new_id=counted_ids()) as opened:
         yield opened

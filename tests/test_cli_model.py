@@ -175,7 +175,10 @@ def test_recall_falls_back_and_ask_gives_one_line(kind: str, word: str, vet: Pat
     assert word in one_line(result.stderr)
     result = without_key(run(*merged(server, "--timeout", "0.3", "--json")))
     assert word in json.loads(result.stdout)["warnings"][0]
-    assert word in complaint(*asked(server, "--timeout", "0.3"))
+    result = without_key(run(*asked(server, "--timeout", "0.3", "--max-rungs", "1")))
+    assert result.exit_code == 2
+    assert word in one_line(result.stderr)
+    assert f"   reader: failed, {server.base}: " in result.stdout
     result = without_key(run(*asked(server, "--timeout", "0.3", "--json")))
     assert (result.exit_code, result.stdout) == (2, "")
     assert json.loads(result.stderr)["error"]["code"] in ("model_auth", "model_unavailable")
@@ -220,8 +223,12 @@ def test_ask_that_finds_nothing_says_so_and_exits_with_0(vet: Path, server: Serv
     found = document(*asked(server))
     assert (found["answer"], found["in_memory"], len(found["rungs"])) == (None, False, 4)
     assert len(document(*asked(server, "--max-rungs", "2"))["rungs"]) == 2
-    assert len(document(*asked(server, "--max-tokens", "10"))["rungs"]) == 2  # 9 tokens after the first look
-    assert len(document(*asked(server, "--max-tokens", "9"))["rungs"]) == 1
+
+
+@pytest.mark.parametrize(("most", "looks"), [("9", 1), ("10", 2)])
+def test_ask_stops_once_it_has_cost_enough(most: str, looks: int, vet: Path, server: Server) -> None:
+    server.always = model(reads=lambda content: MARKER)  # a reply costs 9 tokens, read and written
+    assert len(document(*asked(server, "--max-tokens", most))["rungs"]) == looks
 
 
 def test_ask_of_an_empty_memory_asks_no_one(vet: Path, server: Server) -> None:

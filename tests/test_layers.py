@@ -46,9 +46,25 @@ MAY_USE: dict[str, set[str]] = {
     "route": {"errors", "note", "features"},
     "pack": {"errors", "note", "tokens"},
     "extract": {"errors", "note", "tokens", "words", "pack"},
-    "fidelity": {"note", "words"},
+    "fidelity.text": {"note", "words"},
+    "fidelity.numerals": {"fidelity.text"},
+    "fidelity.days": set(),
+    "fidelity.dates": {"fidelity.days", "fidelity.numerals", "fidelity.text"},
+    "fidelity.numbers": {"words", "fidelity.dates", "fidelity.days", "fidelity.numerals", "fidelity.text"},
+    "fidelity.names": {"words", "fidelity.days", "fidelity.numbers", "fidelity.numerals", "fidelity.text"},
+    "fidelity.quotes": {"words", "fidelity.text"},
+    "fidelity.negations": {"words", "fidelity.text"},
+    "fidelity.reading": {
+        "fidelity.dates", "fidelity.days", "fidelity.names", "fidelity.negations", "fidelity.numbers",
+        "fidelity.numerals", "fidelity.quotes", "fidelity.text",
+    },
+    "fidelity.support": {
+        "note", "words", "fidelity.days", "fidelity.negations", "fidelity.reading", "fidelity.text",
+    },
+    "fidelity.index": {"note", "fidelity.negations", "fidelity.reading", "fidelity.text"},
+    "fidelity": {"note", "words", "fidelity.index", "fidelity.reading", "fidelity.support"},
     "operate": {"errors", "note", "tokens", "model", "pack", "extract"},
-    "answer": {"note", "words", "model"},
+    "answer": {"errors", "note", "words", "model", "pack", "operate"},
     "perform": {"errors", "note", "tokens", "model", "store.sqlite", "cache", "fidelity", "operate"},
     "memory": {
         "errors", "note", "tokens", "model", "store", "store.sqlite", "cache", "validate", "retrieve", "features",
@@ -56,7 +72,11 @@ MAY_USE: dict[str, set[str]] = {
     },
     "aio": {"answer", "errors", "memory", "note", "store"},
 }  # fmt: skip
-PURE = {"errors", "note", "tokens", "words", "features", "route", "pack", "extract", "fidelity"}
+PURE = {
+    "errors", "note", "tokens", "words", "features", "route", "pack", "extract", "fidelity", "fidelity.dates",
+    "fidelity.days", "fidelity.index", "fidelity.names", "fidelity.negations", "fidelity.numbers", "fidelity.numerals",
+    "fidelity.quotes", "fidelity.reading", "fidelity.support", "fidelity.text",
+}  # fmt: skip
 FACES = {"cli", "demo", "__main__", "__init__"}
 OUTSIDE = {"socket", "sqlite3", "httpx", "urllib", "subprocess", "random", "time", "sklearn", "scipy"}
 

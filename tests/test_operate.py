@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from retcon import Memory
 from retcon.errors import InputError, MalformedReplyError, ModelError, RateLimitError
 from retcon.model import Ask, FakeChat, Reply
-from retcon.note import Cluster, Hit, Note, Packed
+from retcon.note import RETAIN, Cluster, Hit, Note, Packed
 from retcon.operate import (
     ABSTRACT,
     ACTIONS,
     HYBRID,
     LADDER,
     MERGE,
-    RETAIN,
     REWRITE,
     RULES,
     SMALLEST,
@@ -403,12 +402,11 @@ def test_nothing_is_asked_for_no_notes_no_budget_or_too_small_a_one(action: str)
 
 @pytest.mark.parametrize("action", WRITERS)
 def test_a_model_that_fails_is_its_own_error(action: str) -> None:
-    with pytest.raises(RateLimitError, match="slow"):
-        made(action, FakeChat(lambda ask: "x" if "moved" in ask.messages[1]["content"] else _raise()), 32)
-
-
-def _raise() -> str:
-    raise RateLimitError("slow down", retry_after=1.0)
+    error = RateLimitError("slow down", retry_after=1.0)
+    chat = FakeChat(["x", error, "x"] if action == REWRITE else [error])
+    with pytest.raises(RateLimitError) as caught:
+        made(action, chat, 32)
+    assert caught.value is error
 
 
 @pytest.mark.parametrize("action", [MERGE, ABSTRACT])
@@ -424,7 +422,8 @@ class Short:
     name = kind = "short"
 
     def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]:
-        return [Reply("x", 1, 1, 0.0, "stop") for _ in asks][1:]
+        found: list[Reply | ModelError] = [Reply("x", 1, 1, 0.0, "stop") for _ in asks]
+        return found[1:]
 
 
 @pytest.mark.parametrize("action", WRITERS)

@@ -316,6 +316,8 @@ def rung(found: Rung, number: int, *, verbose: bool = False) -> None:
 def _said_by_reader(found: Rung) -> str:
     if not found.recall.text:
         return "not asked, there is no text to read"
+    if found.error is not None:
+        return f"failed, {found.error}"
     return f"no answer here ({found.reply or 'an empty reply'})" if found.abstained else found.reply
 
 

@@ -14,17 +14,19 @@ A mention is firm or weak. Weak ones ("one of them", a capital that only opens a
 
 from __future__ import annotations
 
-from retcon.fidelity.text import Text
-from retcon.fidelity.support import Support
+from collections.abc import Sequence
+
 from retcon.fidelity.index import Index
+from retcon.fidelity.reading import Reading
+from retcon.fidelity.support import Support
 from retcon.note import Claim, Fidelity, Note
 from retcon.words import query_terms
-from collections.abc import Sequence
+
 
 def check(record: str, sources: Sequence[Note], *, query: str = "") -> Fidelity:
     """What the record claims that no source supports, what it changed and, given a query, what it left out."""
-    ours = Text(record)
-    theirs = [Text(note.text, note=note) for note in sources]
+    ours = Reading(record)
+    theirs = [Reading(note.text, note=note) for note in sources]
     support, index = Support(theirs, asked=query), Index(theirs)
     supported, unsupported = 0, []
     mutated: list[tuple[Claim, Claim]] = []
@@ -48,7 +50,7 @@ def check(record: str, sources: Sequence[Note], *, query: str = "") -> Fidelity:
     return Fidelity(tuple(order), missing, tuple(sorted(mutated, key=lambda pair: pair[0].start)), supported)
 
 
-def _missing(theirs: Sequence[Text], record: Support, query: str, changed: set[Claim]) -> tuple[Claim, ...]:
+def _missing(theirs: Sequence[Reading], record: Support, query: str, changed: set[Claim]) -> tuple[Claim, ...]:
     """Claims of the sentences that share a telling word with the query, which the record does not hold; each once."""
     terms = set(query_terms(query))
     out: dict[tuple[str, str], Claim] = {}

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import re
-from retcon.fidelity.text import DATE, Mention, Text, Token
-from retcon.fidelity.numerals import CARDINAL, SUFFIX, joins, number_word
-from retcon.fidelity.days import DAY_NAMES, MONTHS, Triple, WEEKDAYS, YEAR, dated, days_around, relative_days, triple_key, valid, weekday_days, wider_keys
 from collections.abc import Iterable, Sequence
+
+from retcon.fidelity.days import (
+    DAY_NAMES,
+    MONTHS,
+    WEEKDAYS,
+    YEAR,
+    Triple,
+    around,
+    dated,
+    key_of,
+    relative,
+    valid,
+    weekday_days,
+    wider_keys,
+)
+from retcon.fidelity.numerals import CARDINAL, SUFFIX, joins, number_word
+from retcon.fidelity.text import DATE, Mention, Text, Token
 
 _DOUBTFUL = {"may", "march", "mar", "jan", "dec", "sep", "sun", "sat", "mon", "wed", "august"}  # words or names too
 _BEFORE_MONTH = frozenset(
@@ -26,13 +40,13 @@ def date_mention(
 ) -> Mention:
     """A date: its own readings, what they become with the note's day, and all that is wider."""
     every = [*triples, *extra]
-    keys = frozenset(triple_key(t) for t in every)
+    keys = frozenset(key_of(t) for t in every)
     wider = frozenset(key for t in every for key in wider_keys(t)) | {f"day:{t[2]}" for t in every if t[2]}
     y, m, d = triples[0]
     traits = {"form:" + "".join(letter for letter, part in zip("ymd", (y, m, d), strict=True) if part)}
     traits |= {f"{name}:{part}" for name, part in (("month", m), ("day", d)) if part} | {"form:calendar"}
     return Mention(
-        text.claim(DATE, triple_key(triples[0]), start, end), keys, traits=frozenset(traits), wider=wider, sentence=sentence
+        text.claim(DATE, key_of(triples[0]), start, end), keys, traits=frozenset(traits), wider=wider, sentence=sentence
     )
 
 
@@ -147,12 +161,12 @@ def _relative_words(text: Text, i: int) -> tuple[Mention, int] | None:
     """A date counted from the day the note was said. Firm: yesterday, tomorrow, last, next."""
     tokens, token = text.tokens, text.tokens[i]
     if token.word in _DAYS_OFF:
-        days = days_around(text.day, _DAYS_OFF[token.word]) if text.day else []
+        days = around(text.day, _DAYS_OFF[token.word]) if text.day else []
         return _counted(text, token.word, days, i, i + 1, firm=token.word in ("yesterday", "tomorrow"))
     after = tokens[i + 1] if i + 1 < len(tokens) and tokens[i + 1].sentence == token.sentence else None
     if after is not None and token.word in _CAME and after.word in _GOING:
         unit = after.word
-        days = relative_days(text.day, token.word, unit) if unit != "night" else days_around(text.day, [-1]) if text.day else []
+        days = relative(text.day, token.word, unit) if unit != "night" else around(text.day, [-1]) if text.day else []
         value = f"{ {'past': 'last', 'previous': 'last', 'coming': 'next'}.get(token.word, token.word) } {unit}"
         firm = token.word in ("last", "next") and unit != "night"
         return _counted(text, value, days, i, i + 2, firm=firm)
@@ -160,7 +174,7 @@ def _relative_words(text: Text, i: int) -> tuple[Mention, int] | None:
 
 
 def _counted(text: Text, value: str, days: Sequence[Triple], i: int, j: int, *, firm: bool) -> tuple[Mention, int]:
-    keys = frozenset({value, *(triple_key(t) for t in days)})
+    keys = frozenset({value, *(key_of(t) for t in days)})
     wider = frozenset(key for t in days for key in wider_keys(t)) | {"1"}
     claim = text.claim(DATE, value, text.tokens[i].start, text.tokens[j - 1].end)
     traits = frozenset({"form:relative"})

@@ -26,7 +26,8 @@ _SPANS = {"day": 1, "week": 7, "month": 30, "year": 365}
 Triple = tuple[int, int, int]  # year, month, day; 0 where it is not said
 
 
-def triple_key(triple: Triple) -> str:
+def key_of(triple: Triple) -> str:
+    """The key of exactly what is said: "2026-05-09", "--05-09", "2026-05", "2026"."""
     year, month, day = triple
     if month == day == 0:
         return str(year)
@@ -40,12 +41,13 @@ def wider_keys(triple: Triple) -> Iterator[str]:
         for m in {month, 0}:
             for d in {day, 0}:
                 if (y or m) and (m or not d):
-                    yield triple_key((y, m, d))
+                    yield key_of((y, m, d))
     if year and month and day:
         yield DAY_NAMES[date(year, month, day).weekday()]
 
 
 def valid(year: int, month: int, day: int) -> bool:
+    """Whether the calendar has such a day, in some year where none is said."""
     try:
         date(year or 2024, month, day)  # a leap year: 29 February is a date
     except ValueError:
@@ -117,10 +119,12 @@ def ago(day: date | None, count: int, unit: str, sign: int) -> list[Triple]:
 
 
 def triple_of(day: date) -> Triple:
+    """The day as year, month and day."""
     return (day.year, day.month, day.day)
 
 
-def days_around(day: date, offsets: Iterable[int]) -> list[Triple]:
+def around(day: date, offsets: Iterable[int]) -> list[Triple]:
+    """The days so many days after this one, as far as the calendar goes."""
     out = []
     for offset in offsets:
         try:
@@ -137,10 +141,10 @@ def weekday_days(day: date | None, weekday: int, modifier: str) -> list[Triple]:
     behind = (day.weekday() - weekday) % 7
     back, ahead = [-behind, -behind - 7], [7 - behind, 14 - behind]
     offsets = {"last": back, "past": back, "next": ahead, "coming": ahead}.get(modifier, [-behind, 7 - behind])
-    return days_around(day, [*offsets, *([-7] if behind == 0 else [])])
+    return around(day, [*offsets, *([-7] if behind == 0 else [])])
 
 
-def relative_days(day: date | None, modifier: str, unit: str) -> list[Triple]:
+def relative(day: date | None, modifier: str, unit: str) -> list[Triple]:
     """The days, month or year of "last week", "this weekend", "next month" seen from the note's day."""
     if day is None:
         return []
@@ -150,12 +154,12 @@ def relative_days(day: date | None, modifier: str, unit: str) -> list[Triple]:
         return [(y, 0, 0) for y, _, _ in found] if unit == "year" else found
     monday = -day.weekday() + 7 * sign
     if unit == "weekend":
-        return days_around(day, [monday + 5, monday + 6, *((-day.weekday() - 2, -day.weekday() - 1) if sign < 0 else ())])
-    return days_around(day, [*range(monday, monday + 7), 7 * sign])
+        return around(day, [monday + 5, monday + 6, *((-day.weekday() - 2, -day.weekday() - 1) if sign < 0 else ())])
+    return around(day, [*range(monday, monday + 7), 7 * sign])
 
 
 def days_numbered(day: date | None, value: str) -> frozenset[str]:
-    """The days that "the 9th" may mean, in the note's month or one beside it."""
+    """Keys of the days that "the 9th" may mean, in the note's month or one beside it."""
     if day is None or len(value) > 2 or not 0 < int(value) < 32:
         return frozenset()
     months = {(day.year * 12 + day.month - 1 + step) for step in (-1, 0, 1)}

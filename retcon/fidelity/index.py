@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from retcon.fidelity.text import Denial, Mention, NEGATION, Text, Token
-from retcon.fidelity.negations import denying_clauses
-from retcon.note import Claim
 from collections.abc import Sequence
 from functools import cached_property
+
+from retcon.fidelity.negations import denying_clauses
+from retcon.fidelity.reading import Reading
+from retcon.fidelity.text import NEGATION, Denial, Mention, Token
+from retcon.note import Claim
 
 SIMILAR = 2  # what a counterpart must share with a claim to be what it was made from
 _MOST = 40  # claims kept under one index key, so that a word repeated a million times costs no square
@@ -16,7 +18,7 @@ _WORTH = {"title": 2, "name": 2, "digits": 2, "value": 2, "of": 2}  # other trai
 class Index:
     """The claims of the sources by what stands around them, to find what a changed claim was made from."""
 
-    def __init__(self, texts: Sequence[Text]) -> None:
+    def __init__(self, texts: Sequence[Reading]) -> None:
         self.texts = texts
 
     @cached_property
@@ -30,7 +32,7 @@ class Index:
                         held.append(mention)
         return out
 
-    def nearest(self, mention: Mention, record: Text) -> Mention | None:
+    def nearest(self, mention: Mention, record: Reading) -> Mention | None:
         """The source claim of the same kind that shares most with this one; None where none shares enough."""
         scores: dict[int, tuple[int, Mention]] = {}
         for key in (*record.near(mention), *mention.traits):
@@ -40,9 +42,9 @@ class Index:
         return best[1] if best and best[0] >= SIMILAR else None
 
     @cached_property
-    def _said(self) -> dict[str, list[tuple[Text, Token]]]:
+    def _said(self) -> dict[str, list[tuple[Reading, Token]]]:
         """Where a telling stem stands in a sentence that denies nothing."""
-        out: dict[str, list[tuple[Text, Token]]] = {}
+        out: dict[str, list[tuple[Reading, Token]]] = {}
         for text in self.texts:
             cues = denying_clauses(text)
             for token in text.tokens:
@@ -51,17 +53,17 @@ class Index:
                     held.append((text, token))
         return out
 
-    def affirmed(self, denial: Denial, record: Text) -> Claim | None:
+    def affirmed(self, denial: Denial, record: Reading) -> Claim | None:
         """The source's own statement of what the record denies."""
         for text, token in self._said.get(denial.stem, ()):
             if len(record.stems[denial.sentence] & text.stems[token.sentence]) >= SIMILAR:
                 return text.claim(NEGATION, denial.stem, token.start, token.end)
         return None
 
-    def dropped(self, record: Text) -> list[tuple[Claim, Claim]]:
+    def dropped(self, record: Reading) -> list[tuple[Claim, Claim]]:
         """Statements of the record that every source sentence with the same word denies."""
         cues = denying_clauses(record)
-        denied: dict[str, list[tuple[Text, Denial]]] = {}
+        denied: dict[str, list[tuple[Reading, Denial]]] = {}
         for text in self.texts:
             for denial in text.denials:
                 denied.setdefault(denial.stem, []).append((text, denial))

@@ -5,12 +5,13 @@ A capital that only opens a sentence, or stands in a heading, makes a weak menti
 
 from __future__ import annotations
 
-from retcon.fidelity.text import Mention, NAME, Text, Token
-from retcon.fidelity.numerals import CARDINAL, ORDINAL, SCALE
+from collections.abc import Sequence
+
 from retcon.fidelity.days import MONTHS, WEEKDAYS
 from retcon.fidelity.numbers import UNIT
+from retcon.fidelity.numerals import CARDINAL, ORDINAL, SCALE
+from retcon.fidelity.text import NAME, Mention, Text, Token
 from retcon.words import COMMON
-from collections.abc import Sequence
 
 _LONGEST = 60  # characters of a word that are read: longer ones are no words
 _TITLES = frozenset(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from retcon.fidelity.text import Denial, NEGATION, Text, Token
-from retcon.words import COMMON_STEMS
 from collections.abc import Iterator
+
+from retcon.fidelity.text import NEGATION, Denial, Text, Token
+from retcon.words import COMMON_STEMS
 
 _NOT = frozenset("not never no none nobody nothing nowhere neither nor cannot without".split())
 _SOFT = frozenset(

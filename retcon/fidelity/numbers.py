@@ -7,13 +7,14 @@ be a day of the month.
 from __future__ import annotations
 
 import re
-from retcon.fidelity.text import Mention, NUMBER, Text, Token
-from retcon.fidelity.numerals import GROUPED, SCALE, SUFFIX, number_values, shift
-from retcon.fidelity.days import YEAR, ago, days_numbered, wider_keys
-from retcon.fidelity.dates import date_mention, day_month
-from retcon.words import COMMON
 from collections.abc import Sequence
 from dataclasses import replace
+
+from retcon.fidelity.dates import date_mention, day_month
+from retcon.fidelity.days import YEAR, ago, days_numbered, wider_keys
+from retcon.fidelity.numerals import GROUPED, SCALE, SUFFIX, number_values, shift
+from retcon.fidelity.text import NUMBER, Mention, Text, Token
+from retcon.words import COMMON
 
 _GLUED_SCALE = {"k": 3, "m": 6, "mm": 6, "mn": 6, "mil": 6, "b": 9, "bn": 9}
 # Weak words: they support a number, and are none themselves.
@@ -53,6 +54,7 @@ _AT = frozenset("at around by from to until till before after about between and"
 
 
 def weak_number(text: Text, i: int) -> Mention:
+    """What a loose word such as "a", "couple" or "half" supports; a claim only where it is "one" of a unit."""
     token = text.tokens[i]
     values = LOOSE[token.word]
     after = text.tokens[i + 1] if i + 1 < len(text.tokens) else None

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from retcon.fidelity.text import Token
 from collections.abc import Sequence
+
+from retcon.fidelity.text import Token
 
 _SMALL = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
@@ -35,7 +36,7 @@ def ascii_digits(digits: str) -> str:
     return "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in digits)
 
 
-def plain_number(digits: str) -> str:
+def unpadded(digits: str) -> str:
     """The number without leading and trailing zeros."""
     digits = ascii_digits(digits)
     whole, dot, rest = digits.partition(".")
@@ -48,17 +49,17 @@ def plain_number(digits: str) -> str:
 def shift(value: str, power: int) -> str:
     """The number times ten to the power."""
     whole, _, rest = value.partition(".")
-    return plain_number(whole + rest[:power].ljust(power, "0") + "." + rest[power:])
+    return unpadded(whole + rest[:power].ljust(power, "0") + "." + rest[power:])
 
 
 def number_values(part: str) -> tuple[str, ...]:
     """What the digits may mean: "3,200" is 3200, "3.200" is 3.2 or 3200, "1.234,56" is 1234.56, "1,2" is 1.2."""
     if GROUPED.fullmatch(part):
-        return (plain_number(part.replace(",", "")),)
+        return (unpadded(part.replace(",", "")),)
     if _PLAIN.fullmatch(part):
         whole, _, rest = part.partition(".")
-        return (plain_number(part), plain_number(whole + rest)) if len(rest) == 3 and len(whole) < 4 else (plain_number(part),)
-    return (plain_number(part.replace(".", "").replace(",", ".", 1)),)
+        return (unpadded(part), unpadded(whole + rest)) if len(rest) == 3 and len(whole) < 4 else (unpadded(part),)
+    return (unpadded(part.replace(".", "").replace(",", ".", 1)),)
 
 
 def number_word(tokens: Sequence[Token], i: int) -> tuple[int, int, bool] | None:
@@ -89,4 +90,5 @@ def _alone(tokens: Sequence[Token], i: int, j: int) -> bool:
 
 
 def joins(token: Token) -> bool:
+    """Whether nothing but blanks or a hyphen stands between the token and the one before it."""
     return token.gap.strip(" \t") in ("", "-", "‑")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from retcon.fidelity.text import Mention, QUOTE, Text, Token
-from retcon.words import COMMON
 from collections.abc import Iterator, Sequence
+
+from retcon.fidelity.text import QUOTE, Mention, Text, Token
+from retcon.words import COMMON
 
 _QUOTES = re.compile(
     r"\"([^\"\n]{1,300})\"|“([^“”\n]{1,300})”|«([^«»\n]{1,300})»|「([^「」\n]{1,300})」|(?<!\w)[‘']([^'’\n]{2,300})['’](?!\w)"

@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 import re
-from retcon.fidelity.text import DATE, Mention, Text
-from retcon.fidelity.numerals import ascii_digits, number_word, plain_number
-from retcon.fidelity.days import clock_times, dated, numeric_date
-from retcon.fidelity.dates import date_mention, date_words, day_month
-from retcon.fidelity.numbers import LOOSE, digit_numbers, spelled_number, weak_number
-from retcon.fidelity.names import name_at
 from collections.abc import Iterator
+from functools import cached_property
+
+from retcon.fidelity.dates import date_mention, date_words, day_month
+from retcon.fidelity.days import clock_times, dated, numeric_date
+from retcon.fidelity.names import name_at
+from retcon.fidelity.negations import denials_in
+from retcon.fidelity.numbers import LOOSE, digit_numbers, spelled_number, weak_number
+from retcon.fidelity.numerals import ascii_digits, number_word, unpadded
+from retcon.fidelity.quotes import quotes_in
+from retcon.fidelity.text import DATE, Denial, Mention, Text
 
 _MERIDIEM = re.compile(r"[ \u00a0\u202f]?([ap])\.?[ \u00a0]?m\b\.?|[ \u00a0]?o['’]clock\b", re.I)
+
+
+class Reading(Text):
+    """One text read once: its tokens, sentences, mentions and negations."""
+
+    @cached_property
+    def mentions(self) -> list[Mention]:
+        """Numbers, dates, names and quotes, weak ones included."""
+        return [*_scan(self), *quotes_in(self)]
+
+    @property
+    def firm(self) -> list[Mention]:
+        return [mention for mention in self.mentions if mention.firm]
+
+    @cached_property
+    def denials(self) -> list[Denial]:
+        return list(denials_in(self))
 
 
 def _scan(text: Text) -> Iterator[Mention]:
@@ -45,7 +66,7 @@ def _digits(text: Text, i: int) -> tuple[list[Mention], int]:
     end = half.end() if half else token.end
     if times := clock_times(plain, half[1] if half else None, bool(half)):
         traits = frozenset({"form:clock", *(f"minute:{t[3:]}" for t in times[:1]), *(f"hour:{t[1:3]}" for t in times)})
-        loose = frozenset({f"hour:{plain_number(plain[:2].rstrip(':.'))}"} if times[0].endswith(":00") else ())
+        loose = frozenset({f"hour:{unpadded(plain[:2].rstrip(':.'))}"} if times[0].endswith(":00") else ())
         claim = text.claim(DATE, times[0], token.start, end)
         mention = Mention(claim, frozenset(times), traits=traits, wider=loose, sentence=token.sentence)
         return [mention], i + 1 + (sum(1 for _ in text.inside(token.end, end)) if half else 0)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from retcon.fidelity.text import DATE, Denial, Mention, NAME, NUMBER, TOKEN, Text, bare
-from retcon.fidelity.days import triple_of, wider_keys
-from retcon.fidelity.names import name_at
-from retcon.fidelity.negations import denying_clauses
-from retcon.note import Note
-from retcon.words import stem_words
 from collections.abc import Sequence
 from datetime import date
 from itertools import pairwise
 
+from retcon.fidelity.days import triple_of, wider_keys
+from retcon.fidelity.negations import denying_clauses
+from retcon.fidelity.reading import Reading
+from retcon.fidelity.text import DATE, NAME, NUMBER, TOKEN, Denial, Mention, Text, bare
+from retcon.note import Note
+from retcon.words import stem_words
+
+
 class Support:
     """All that a set of texts supports."""
 
-    def __init__(self, texts: Sequence[Text], *, asked: str = "") -> None:
+    def __init__(self, texts: Sequence[Reading], *, asked: str = "") -> None:
         self.words: set[str] = set()
         self.joined: set[str] = set()
         self.initials: set[str] = set()
@@ -37,7 +39,7 @@ class Support:
         self.runs.update(words, map(" ".join, pairwise(words)))
         self.runs.update(map(" ".join, zip(words, words[1:], words[2:], strict=False)))
 
-    def _add(self, text: Text) -> None:
+    def _add(self, text: Reading) -> None:
         self._add_words(text)
         self.stems.update(text.stem.values())
         self.acronyms.update(token.word for token in text.tokens if len(token.text) > 1 and token.text.isupper())
@@ -91,7 +93,7 @@ class Support:
         *words, last = value.split()
         return len(last) > 1 and self._name(words) and any(word.startswith(last) for word in self.words)
 
-    def name_at(self, words: Sequence[str]) -> bool:
+    def _name(self, words: Sequence[str]) -> bool:
         unknown = [word for word in words if word not in self.words and not self._variant(word)]
         return not unknown or "".join(words) in self.words or "".join(word[0] for word in words) in self.acronyms
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from retcon.fidelity.quotes import quotes_in
-from retcon.fidelity.negations import denials_in
-from retcon.fidelity.reading import _scan
-from retcon.note import Claim, Note
-from retcon.words import COMMON, COMMON_STEMS, fold, sentences, stem_words
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from typing import NamedTuple
+
+from retcon.note import Claim, Note
+from retcon.words import COMMON, COMMON_STEMS, fold, sentences, stem_words
 
 NUMBER, DATE, NAME, QUOTE, NEGATION = "number", "date", "name", "quote", "negation"
 NEAR = 5  # words on each side that make up a claim's neighbourhood
@@ -67,7 +65,7 @@ class Denial:
 
 
 class Text:
-    """One text read once: its tokens, sentences, mentions and negations."""
+    """One text: its tokens and sentences, and the day from which its dates count."""
 
     def __init__(self, text: str, *, note: Note | None = None) -> None:
         self.text = text
@@ -90,19 +88,6 @@ class Text:
             if (stem := self.stem[token.word]) not in COMMON_STEMS:
                 out[token.sentence].add(stem)
         return out
-
-    @cached_property
-    def mentions(self) -> list[Mention]:
-        """Numbers, dates, names and quotes, weak ones included."""
-        return [*_scan(self), *quotes_in(self)]
-
-    @property
-    def firm(self) -> list[Mention]:
-        return [mention for mention in self.mentions if mention.firm]
-
-    @cached_property
-    def denials(self) -> list[Denial]:
-        return list(denials_in(self))
 
     @cached_property
     def _starts(self) -> list[int]:

@@ -25,7 +25,7 @@ from retcon.store.snapshot import SqliteSnapshot
 from retcon.words import CONTEXT, OWN, spoken_date, stem_words, term_key, words
 
 FLUSH = 50_000  # notes whose index entries are written together during a bulk add
-REWRITE = 64 * 2**20  # bytes: a file up to this size is rewritten at every delete, in half a second (measured)
+REWRITE = 128 * 2**20  # bytes: up to this size, some 100,000 notes, every delete rewrites the file in about a second
 
 
 class SqliteStore:
