@@ -33,7 +33,8 @@ def test_readme_example_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     scope: dict[str, object] = {}
-    exec(code.replace("print(", "said.append("), {"said": (said := [])}, scope)
+    said: list[object] = []
+    exec(code.replace("print(", "said.append("), {"said": said}, scope)
     promised = [line.split("# ", 1)[1] for line in code.splitlines() if line.startswith("print(")]
     for text, promise in zip(said, promised, strict=True):
         assert str(text).startswith(promise.removesuffix("...")), (text, promise)

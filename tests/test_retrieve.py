@@ -128,7 +128,10 @@ def test_filters_hold_in_every_retriever(retriever: str) -> None:
                 f"cat number {day}", id=f"{day}", session=f"s{day % 2}", timestamp=f"2026-05-{day:02}T12:00",
                 metadata={"kind": "even" if day % 2 == 0 else "odd", "nested": {"a": [day % 3]}},
             )  # fmt: skip
-        ids = lambda **only: {int(hit.id) for hit in memory.search("cat number", top_k=50, **only)}  # noqa: E731
+
+        def ids(**only: Any) -> set[int]:
+            return {int(hit.id) for hit in memory.search("cat number", top_k=50, **only)}
+
         assert ids() == set(range(1, 21))
         assert ids(session="s1") == set(range(1, 21, 2))
         assert ids(since="2026-05-05", until="2026-05-07") == {5, 6, 7}

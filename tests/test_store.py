@@ -76,9 +76,7 @@ def test_an_upsert_does_not_reach_the_text(filled: Path) -> None:
     )
 
 
-def test_no_note_can_be_replaced_through_the_correction_it_makes(
-    memory: Memory, path: Path
-) -> None:
+def test_no_note_can_be_replaced_through_the_correction_it_makes(memory: Memory, path: Path) -> None:
     """`supersedes` is unique too, so REPLACE would delete the note that already corrects the same one."""
     memory.add("old", id="a")
     memory.supersede("a", "new", new_id="b")
