@@ -89,6 +89,7 @@ class Memory:
         self.top_k = validate.whole("top_k", top_k)
         self.cap = validate.whole("cap", cap, most=10_000_000)
         self.now, self.new_id = now, new_id
+        self._owns_chat = isinstance(model, str)
         self.chat = None if model is None else chat(model, name=model_name, key=_key(model, api_key), timeout=timeout)
         self.store = SqliteStore(_path(path))
         self._performer = Performer(
@@ -474,19 +475,20 @@ class Memory:
         """What is kept of a model's work: records; replies, their bytes, and how often one was found or not."""
         kept = self.store.reply_stats()
         counts = {"replies": kept.entries, "bytes": kept.bytes, "hits": kept.hits, "misses": kept.misses}
-        return {"records": int(self.store.stats()["records"])} | counts
+        return {"records": self.store.count_records()} | counts
 
     def clear_cache(self) -> dict[str, int]:
         """How many records and replies went: all of them. Notes stay; what is asked again is written again."""
-        with self.store._writing() as connection:
-            records = connection.execute("DELETE FROM record").rowcount
-        return {"records": records, "replies": self.store.clear_replies()}
+        return {"records": self.store.clear_records(), "replies": self.store.clear_replies()}
 
     # -- lifetime ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the file; the memory cannot be used after."""
+        """Close the file, and the model if the memory opened it; the memory cannot be used after."""
         self.store.close()
+        close = getattr(self.chat, "close", None)
+        if self._owns_chat and close is not None:
+            close()
 
     def __enter__(self) -> Self:
         return self

@@ -606,7 +606,7 @@ def test_damage_inside_a_store_is_told_by_doctor_and_breaks_no_verb(week: Path) 
         ("ask cat", "--model"),
         ("ask cat --model nope", "gguf"),
         ("ask cat --model nope.gguf", "nope.gguf"),
-        ("ask cat --model http://", "http://localhost:8000/v1"),
+        ("ask cat --model http:// --model-name m", "http://localhost:8000/v1"),
         ("ask cat --model http://127.0.0.1:9", "--model-name"),
         ("ask cat --model http://127.0.0.1:9 --model-name m --timeout 0", "time-out"),
         ("ask cat --model http://127.0.0.1:9 --model-name m --timeout nan", "time-out"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -437,7 +438,12 @@ def test_real_server_writes_a_record_within_the_budget(vet: Path, monkeypatch: p
 
 
 @needs_local_model
-def test_real_file_reads_an_answer(vet: Path) -> None:
+def test_real_file_reads_an_answer_under_its_own_name(vet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RETCON_MODEL_NAME", "that of some endpoint")
     found = document("ask", QUESTION, "-b", "24", "--model", str(smollm()), "--max-rungs", "1", "--timeout", "300")
+    with sqlite3.connect(vet) as connection:
+        (name,) = connection.execute("SELECT model FROM reply").fetchone()
+    connection.close()
+    assert name.startswith("SmolLM2")
     assert found["rungs"][0]["recall"]["tokens"] <= 24
     assert found["usage"]["model_calls"] == 1

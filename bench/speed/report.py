@@ -79,6 +79,11 @@ def page(results: Results) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def section(results: Results) -> str:
+    """The report without its title, headings one level lower: as a part of docs/speed.md."""
+    return page(results).split("\n", 2)[2].strip().replace("\n## ", "\n### ")
+
+
 def table(results: Results) -> str:
     """The goals as a table."""
     return _table(["goal", "target", "measured", ""], [goal.row() for goal in goals(results)])

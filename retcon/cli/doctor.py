@@ -102,7 +102,7 @@ def _model(wanted: Wanted) -> dict[str, Any]:
         only = "ask and forced actions, by OPENAI_BASE_URL"
     if given is None:
         return found | ({"error": "--check-model: no model is configured"} if wanted.check else {})
-    found |= {"model": _plain(given), "name": wanted.name, "only_for": only, "actions": list(ACTIONS)}
+    found |= {"model": _plain(given), "only_for": only, "actions": list(ACTIONS)}
     try:
         return found | (_endpoint(given, wanted) if opt.is_url(given) else _file(given, wanted))
     except RetconError as error:
@@ -117,7 +117,7 @@ def _endpoint(url: str, wanted: Wanted) -> dict[str, Any]:
         key = chat.endpoint.key  # the memory knows whose key goes where
         once = HttpChat(url, wanted.name, key=key, retries=0, **options)
     with closing(once):
-        return {"kind": "http", "key": "sent, not shown" if key else None} | _asked(once, wanted)
+        return {"kind": "http", "name": once.name, "key": "sent, not shown" if key else None} | _asked(once, wanted)
 
 
 def _file(path: str, wanted: Wanted) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def _file(path: str, wanted: Wanted) -> dict[str, Any]:
             raise InputError(f"{path} is no GGUF file")
     if not wanted.check:
         return {"kind": "gguf"}
-    with GgufChat(path, name=wanted.name, timeout=wanted.timeout or 60.0) as chat:
+    with GgufChat(path, timeout=60.0 if wanted.timeout is None else wanted.timeout) as chat:
         return {"kind": "gguf", "name": chat.name} | _asked(chat, wanted)
 
 

@@ -145,7 +145,7 @@ def model(given: str | None, name: str | None, *, needed_by: str | None = None) 
             raise InputError(f"{needed_by} needs a model: --model URL or --model FILE.gguf, or set RETCON_MODEL")
     if is_url(given) and not name:
         raise InputError("an endpoint needs the name of the model to ask: --model-name, or set RETCON_MODEL_NAME")
-    return {"model": given, "model_name": name}
+    return {"model": given, "model_name": name if is_url(given) else None}  # a file has a name of its own
 
 
 def is_url(given: str | None) -> bool:

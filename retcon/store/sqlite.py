@@ -206,6 +206,16 @@ class SqliteStore:
             row = connection.execute("SELECT text, about FROM record WHERE id = ?", (record_id,)).fetchone()
         return row if row is None else (row[0], row[1])
 
+    def count_records(self) -> int:
+        """How many records are kept."""
+        with self._reading() as connection:
+            return _count(connection, "record")
+
+    def clear_records(self) -> int:
+        """How many records went: all of them."""
+        with self._writing() as connection:
+            return connection.execute("DELETE FROM record").rowcount
+
     # -- replies -----------------------------------------------------------------------------------------------------
 
     def get_replies(self, keys: Sequence[str], sources: Sequence[str] = ()) -> dict[str, Kept]:
