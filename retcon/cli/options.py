@@ -124,17 +124,7 @@ def opened(db: str, *, create: bool = False, **options: Any) -> Iterator[Memory]
     if not create and db != ":memory:" and "://" not in db and not os.path.exists(db):
         raise StoreError(f"{db} does not exist yet: 'retcon add' or 'retcon load' makes it, --db names another")
     with Memory(db, **{name: value for name, value in options.items() if value is not None}) as memory:
-        try:
-            yield memory
-        finally:
-            close_model(memory)
-
-
-def close_model(memory: Memory) -> None:
-    """Let go of the memory's model: what a command opened, it closes."""
-    close = getattr(memory.chat, "close", None)
-    if close is not None:
-        close()
+        yield memory
 
 
 def model(given: str | None, name: str | None, *, needed_by: str | None = None) -> dict[str, Any]:

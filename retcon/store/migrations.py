@@ -41,10 +41,11 @@ CREATE TRIGGER note_is_immutable
 BEFORE UPDATE OF seq, id, scope, slot, session, speaker, timestamp, at, text, metadata, created_at ON note
 BEGIN SELECT RAISE(ABORT, 'a raw note cannot be changed: supersede it'); END;
 CREATE TRIGGER note_is_not_replaced
-BEFORE INSERT ON note WHEN EXISTS (
-  SELECT 1 FROM note
-  WHERE id = NEW.id OR seq = NEW.seq OR scope = NEW.scope AND slot = NEW.slot OR supersedes = NEW.supersedes
-)
+BEFORE INSERT ON note WHEN
+  EXISTS (SELECT 1 FROM note WHERE id = NEW.id)
+  OR EXISTS (SELECT 1 FROM note WHERE seq = NEW.seq)
+  OR EXISTS (SELECT 1 FROM note WHERE scope = NEW.scope AND slot = NEW.slot)
+  OR (NEW.supersedes IS NOT NULL AND EXISTS (SELECT 1 FROM note WHERE supersedes = NEW.supersedes))
 BEGIN SELECT RAISE(ABORT, 'a raw note cannot be replaced: supersede it'); END;
 CREATE TRIGGER note_is_not_pushed_out
 BEFORE UPDATE OF supersedes ON note WHEN EXISTS (
