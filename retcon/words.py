@@ -50,8 +50,18 @@ def words(text: str) -> list[str]:
 def fold(text: str) -> str:
     """Text in one case, without accents and width variants."""
     decomposed = unicodedata.normalize("NFKD", text).casefold()
-    bare = "".join(c for c in decomposed if not unicodedata.combining(c)) if not decomposed.isascii() else decomposed
-    return unicodedata.normalize("NFC", bare)  # puts Hangul syllables back together
+    return unicodedata.normalize("NFC", decomposed.translate(_BARE))  # NFC puts Hangul syllables back together
+
+
+class _Bare(dict[int, int | None]):
+    """A table for `str.translate` that drops combining marks, filled as characters are met."""
+
+    def __missing__(self, code: int) -> int | None:
+        self[code] = None if unicodedata.combining(chr(code)) else code
+        return self[code]
+
+
+_BARE = _Bare()
 
 
 def stems(text: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -128,12 +129,9 @@ def test_the_reader_is_told_the_marker_and_that_memory_is_data() -> None:
 
 @given(st.text(max_size=40), st.sampled_from(["</memory>", "< / MEMORY >", "<memory>", "<<memory>", "</note>"]))
 def test_no_memory_closes_its_tags_and_no_question_has_a_second_line(text: str, tag: str) -> None:
-    user = prompt(f"a\n{text}", text + tag + text).messages[1]["content"]
-    assert user.count("<memory>") == user.count("</memory>") == 1
-    assert user.lower().replace(" ", "").count("memory>") - 2 == (text + tag + text).lower().replace(" ", "").count(
-        "memory>"
-    ) + text.lower().replace(" ", "").replace("\n", "").count("memory>")
-    assert len(user.rpartition("\n\nQuestion: ")[2].splitlines()) <= 1
+    user = prompt(f"a\n{text}{tag}", text + tag + text).messages[1]["content"]
+    assert re.findall(r"<\s*/?\s*(?:memory|note)\b", user, re.IGNORECASE) == ["<memory", "</memory"]
+    assert len(user.rpartition("\n\nQuestion: ")[2].splitlines()) == 1
 
 
 def test_an_answer_is_plain_json() -> None:
