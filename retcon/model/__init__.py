@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,7 @@ def chat(
     concurrency: int = 8,
     retries: int = 4,
 ) -> Chat:
-    """The model meant by a base URL, by the path of a .gguf file, or by an object that is one."""
+    """The model meant by a base URL, a .gguf file, the folder of a transformers model, or an object that is one."""
     if isinstance(spec, str):
         if spec.lower().startswith(("http://", "https://")):
             from retcon.model.http import HttpChat
@@ -57,7 +58,14 @@ def chat(
             from retcon.model.gguf import GgufChat
 
             return GgufChat(spec, name=name, timeout=timeout)
-        raise InputError(f"unknown model {spec!r}: a base URL (http://...), the path of a .gguf file, or a Chat object")
+        if os.path.isfile(os.path.join(spec, "config.json")):
+            from retcon.model.hf import HfChat
+
+            return HfChat(spec, name=name)
+        raise InputError(
+            f"unknown model {spec!r}: a base URL (http://...), the path of a .gguf file, the folder of a transformers"
+            " model, or a Chat object"
+        )
     if not isinstance(spec, Chat):
         raise InputError(f"a model needs name, kind and a call, {type(spec).__name__} lacks one of them")
     return spec
