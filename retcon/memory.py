@@ -361,7 +361,7 @@ class Memory:
         recall: Recall | None = self._recall(cluster, self._decide(cluster, budget, None, ()), (), started)
         rungs: list[Rung] = []
         while recall is not None:
-            rungs.append(self._look(recall, rungs))
+            rungs.append(self._look(recall))
             if seen is not None:
                 seen(rungs[-1])
             spent = sum((rung.usage for rung in rungs), Usage())
@@ -370,13 +370,10 @@ class Memory:
             recall = self._next(cluster, budget, recall.tried)
         return concluded(question, rungs)
 
-    def _look(self, recall: Recall, before: Collection[Rung]) -> Rung:
-        """What the reader says to the recalled text; what it said before, if it has read that text."""
+    def _look(self, recall: Recall) -> Rung:
+        """What the reader says to the recalled text; a text that it has read before is answered from the cache."""
         if not recall.text:
             return Rung(recall, "", True, recall.usage)
-        for rung in before:
-            if rung.recall.text == recall.text and rung.error is None:
-                return Rung(recall, rung.reply, rung.abstained, recall.usage)
         assert self.chat is not None
         meter = Meter(self.chat)
         about = [source.id for source in recall.sources]

@@ -326,6 +326,9 @@ def test_rewrite_packs_the_cheapest_first() -> None:
     found = made(REWRITE, FakeChat(shortened), budget).packed
     assert found.text.splitlines() == lines
     assert [drop.id for drop in found.dropped] == ["a"]
+    ranked = cluster((NOTES[1], NOTES[0], NOTES[2]))  # the longest first: in rank order it would take the room of two
+    assert COUNT("2026-05-09 ann: Adopted the cat Pixel from the shelter in the town of Leeds") <= budget
+    assert made(REWRITE, FakeChat(shortened), budget, cluster=ranked).packed.text.splitlines() == lines
     assert made(REWRITE, FakeChat(shortened), COUNT(lines[1])).packed.text == lines[1]
 
 
