@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,7 +119,7 @@ def cue_pattern(cue: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=1)
 def _query_types() -> QueryTypes:
-    stored = json.loads((files("retcon") / "querytype.json").read_text("utf-8"))
+    stored = json.loads(Path(__file__).with_name("querytype.json").read_text("utf-8"))
     cues = stored["cues"]
     return QueryTypes(
         tuple(cue_pattern(cue["words"]) for cue in cues),

@@ -9,7 +9,6 @@ import json
 import math
 import os
 import time
-import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
-from urllib.parse import urlsplit
 
 from retcon import pack, retrieve, validate
 from retcon.answer import PROMPTS as ANSWER_PROMPTS
@@ -46,7 +44,7 @@ def utc_now() -> datetime:
 
 def random_id() -> str:
     """An id for a note whose caller gave none."""
-    return uuid.uuid4().hex
+    return os.urandom(16).hex()
 
 
 class Memory:
@@ -514,6 +512,8 @@ def _key(model: object, given: str | None) -> str | None:
     """The key for an endpoint: the caller's, RETCON_API_KEY, or OPENAI_API_KEY where the endpoint is OpenAI's own."""
     if given is not None or not isinstance(model, str) or "://" not in model:
         return given
+    from urllib.parse import urlsplit  # loaded only where a key is looked for
+
     theirs = urlsplit(os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1").hostname
     fitting = os.environ.get("OPENAI_API_KEY") if urlsplit(model).hostname == theirs else None
     return os.environ.get("RETCON_API_KEY") or fitting

@@ -13,7 +13,6 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from importlib.resources import files
 from operator import mul
 from os import PathLike
 from pathlib import Path
@@ -189,7 +188,7 @@ class Router:
 @lru_cache(maxsize=1)
 def default_router() -> Router:
     """The router that ships: the evidence-fit rule, which retains iff every candidate note fits."""
-    return Router.from_dict(_parse((files("retcon") / "routers" / "evidence-fit.json").read_bytes()))
+    return Router.from_dict(_parse(Path(__file__).with_name("routers").joinpath("evidence-fit.json").read_bytes()))
 
 
 # Reasons: one plain sentence, in which a rule is called a rule.
