@@ -17,7 +17,7 @@ from typing import Any
 from retcon import sample
 from retcon.memory import Memory
 from retcon.note import Recall
-from retcon.operate import ACTIONS
+from retcon.operate import usable
 from retcon.sample import Question
 from retcon.store import Progress
 from retcon.words import query_terms, spoken_date, stems
@@ -143,7 +143,7 @@ def _summary(memory: Memory, questions: Sequence[Question], bar: Bar) -> dict[st
                 judged.append(_each(memory, question, budget))
                 if progress is not None:
                     progress(BUDGETS.index(budget) * len(questions) + len(judged))
-            for action in (*ACTIONS, ROUTER):
+            for action in (*usable(None), ROUTER):
                 rows.append(
                     {"budget": budget, "action": action} | _means([one[action] for one in judged], word_for_word)
                 )
@@ -156,7 +156,7 @@ def _each(memory: Memory, question: Question, budget: int) -> dict[str, dict[str
     chosen = own.decision.action
     found = {chosen: own} | {
         action: memory.recall(question.question, budget, user_id=USER, action=action)
-        for action in ACTIONS
+        for action in usable(None)
         if action != chosen
     }
     judged = {action: _judged(recall, question) | {"id": question.id} for action, recall in found.items()}

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from retcon import sample
 from retcon.cli import app
 from retcon.demo import BUDGETS, ROUTER, SHOWN, play, survives
-from retcon.operate import ACTIONS
+from retcon.operate import usable
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_demo_retains_where_everything_fits(acts: dict[str, Any]) -> None:
 
 def test_demo_escalates_through_every_action_once(acts: dict[str, Any]) -> None:
     actions = [recall["decision"]["action"] for recall in acts["escalate"]["recalls"]]
-    assert sorted(actions) == sorted(ACTIONS)
+    assert sorted(actions) == sorted(usable(None))
     assert acts["escalate"]["type"] == "abstention"
 
 
@@ -81,7 +81,7 @@ def test_demo_correction_is_found_and_its_deletion_undoes_it(acts: dict[str, Any
 
 def test_summary_covers_each_budget_and_action_and_gains_with_the_budget(acts: dict[str, Any]) -> None:
     rows = acts["summary"]["rows"]
-    kinds = (*ACTIONS, ROUTER)
+    kinds = (*usable(None), ROUTER)
     assert [(row["budget"], row["action"]) for row in rows] == [(b, kind) for b in BUDGETS for kind in kinds]
     assert acts["summary"]["questions"] == len(sample.questions())
     for kind in kinds:
