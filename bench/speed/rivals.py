@@ -44,7 +44,7 @@ class _Rebuilt:
     one_more = False
 
     def add(self, text: str) -> None:
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} cannot take in one more text")
 
 
 class Tantivy:
