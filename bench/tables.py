@@ -20,6 +20,7 @@ from typing import Any
 
 from bench import ROOT
 from bench.fidelity import table as fidelity_table
+from bench.operators import table as operator_table
 from bench.retrieval import table as retrieval_table
 from bench.speed.report import section as speed_section
 from bench.speed.report import table as speed_goals
@@ -72,6 +73,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "retrieval": lambda: retrieval_table(_results("retrieval")),
     "tokens": lambda: token_table([TokenRow(**row) for row in _results("tokens")]),
     "extract": lambda: (RESULTS / "extract.md").read_text(encoding="utf-8").rstrip(),
+    "operators": lambda: operator_table(_results("operators")),
     "speed": lambda: speed_section(_results("speed")),
     "speed-goals": lambda: speed_goals(_results("speed")),
     "survival": _survival,
