@@ -38,7 +38,8 @@ _OTHER_FORMS = re.compile(
     r"|(?:sorry, |unfortunately, )?(?:i |we )?(?:do not|don't|dont|cannot|can't|cant|could not|couldn't)"
     r" (?:know|tell|say|answer|find|determine)\b"
     r"|(?:there (?:is|was) )?(?:no|not enough|insufficient) (?:(?:information|mention)\b|record(?=\W*$| of\b))"
-    r"|(?:unknown|n/a)(?=\W*$)"
+    r"|(?:unknown|n/a|no answer)(?=\W*$)"
+    r"|the (?:memory|context|notes?|text|conversation) (?:holds?|contains?|has|have|gives?) no "
     r"|the (?:memory|context|notes?|text|conversation)(?: does| do)(?: not|n't) ",
     re.IGNORECASE,
 )

@@ -132,8 +132,13 @@ class Memory:
         session: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Note:
-        """The correction as stored. Recall finds it in place of the older note, which `history` still shows."""
+        """The correction as stored. Recall finds it in place of the older note, which `history` still shows.
+
+        Where the older note has a timestamp and none is given, the correction is of now.
+        """
         old = self.get(id)
+        if timestamp is None and old.timestamp is not None:
+            timestamp = self._stamp()
         fields = {
             "id": new_id or self.new_id(), "text": text, "timestamp": timestamp, "supersedes": old.id,
             "speaker": speaker or old.speaker, "session": session or old.session,
@@ -397,9 +402,11 @@ class Memory:
     ) -> int:
         """How many notes went into the JSONL file, superseded ones included. It appears whole or not at all."""
         scope, target = validate.scope(user_id, agent_id, run_id), Path(path)
-        part = target.with_name(target.name + ".part")
+        if any(os.path.realpath(target) == os.path.realpath(self.store.path + end) for end in ("", "-wal", "-shm")):
+            raise InputError(f"{target} is the store itself: export to another file")
+        part = target.with_name(f"{target.name}.{os.urandom(4).hex()}.part")
         try:
-            with part.open("w", encoding="utf-8", newline="\n") as file:
+            with part.open("x", encoding="utf-8", newline="\n") as file:
                 written = 0
                 for written, line in enumerate(self.lines(scope), 1):
                     file.write(line)
@@ -423,7 +430,7 @@ class Memory:
         before = self.store.count(Scope())
         if isinstance(source, (str, os.PathLike)):
             try:
-                with Path(source).open(encoding="utf-8") as file:
+                with Path(source).open(encoding="utf-8-sig") as file:
                     self.store.add(self._parsed(file), progress=progress)
             except (OSError, UnicodeDecodeError) as error:
                 why = getattr(error, "strerror", None) or error

@@ -92,6 +92,8 @@ def register(
 
 def check_actions(names: Iterable[str]) -> tuple[str, ...]:
     """The names, if each is an action."""
+    if not isinstance(names, Iterable):
+        raise InputError(f"actions are names such as {', '.join(ACTIONS)}, not {type(names).__name__}")
     names = (names,) if isinstance(names, str) else tuple(names)
     for name in names:
         if name not in ACTIONS:
@@ -155,7 +157,7 @@ def _unranked(hits: Sequence[Hit]) -> tuple[Hit, ...]:
 
 @register(RETAIN, about="whole notes, best first", needs_model=False)
 def _retain(job: Job) -> Made:
-    return Made(retain(job.cluster, job.budget, count=job.count))
+    return Made(retain(job.cluster, job.budget, count=job.count, costs=job.cluster.costs or None))
 
 
 @register(EXTRACT, about="the sentences that matter for the query, verbatim", needs_model=False)

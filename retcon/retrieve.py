@@ -29,7 +29,7 @@ from retcon.errors import InputError
 from retcon.model import Embed
 from retcon.note import Cluster, Dropped, Filter, Hit, Scope
 from retcon.store import Postings, Snapshot, Store, TermStats
-from retcon.words import query_terms, stems, term_key
+from retcon.words import COMMON_STEMS, query_terms, stem_words, stems, term_key
 
 K1, B = 1.2, 0.75
 RRF = 60  # reciprocal rank fusion's constant
@@ -65,6 +65,8 @@ def search(
     `fill` tops up with the newest notes, at score 0, where fewer than `top_k` share a word with the query.
     """
     only = only or Filter()
+    if embed is not None and retriever in NEEDS_VECTORS:
+        embed = _Asked(embed.name, embed.dim, embed([query]))  # a failing embedder is not a failing store
     with store.snapshot(scope) as snapshot:
         ranked = RETRIEVERS[check_retriever(retriever)](snapshot, query, top_k, only, embed)
         if fill and len(ranked.slots) < top_k:
@@ -75,13 +77,19 @@ def search(
 
 
 def cluster(query: str, hits: Sequence[Hit], costs: Sequence[int], *, cap: int = 2048) -> Cluster:
-    """The hits that fit under the candidate cap, taken greedily in rank order; the best one stays whatever it costs."""
+    """The hits that fit under the candidate cap, taken greedily in rank order.
+
+    A best hit that is larger than the whole cap stays, and leaves half of the cap to the others: Extract can use a part
+    of it. A note that only fills up has no such right, unless there is nothing else.
+    """
     kept: list[tuple[Hit, int]] = []
     dropped, used = [], 0
+    alone = all(cost > cap for cost in costs)
     for hit, cost in zip(hits, costs, strict=True):
-        if used + cost <= cap or not kept:
+        large = cost > cap and hit is hits[0] and (hit.score > 0 or alone)
+        if large or used + cost <= cap:
             kept.append((hit, cost))
-            used += cost
+            used += cap // 2 if large else cost
         else:
             reason = f"needs {cost} tokens, {max(cap - used, 0)} left under the candidate cap of {cap}"
             dropped.append(Dropped(hit.id, "cap", reason, cost))
@@ -242,6 +250,18 @@ def plain_scores(counted: Sequence[Counter[str]], terms: Sequence[str]) -> NDArr
 # -- dense and hybrid ------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """An embedder that was asked for the query already."""
+
+    name: str
+    dim: int
+    vector: NDArray[np.float32]
+
+    def __call__(self, texts: Sequence[str], /) -> NDArray[np.float32]:
+        return self.vector
+
+
 def dense(snapshot: Snapshot, query: str, top_k: int, only: Filter, embed: Embed | None) -> Ranked:
     """The top k by cosine among the notes that have a vector."""
     if embed is None:
@@ -317,7 +337,10 @@ class _Said(NamedTuple):
 
 
 def _same(one: _Said, other: _Said) -> bool:
-    """Whether two notes of one speaker say the same: nearly all words shared, and every number."""
+    """Whether the second note of the same speaker adds nothing: nearly all words shared, none of its own that tells.
+
+    Numbers and negations must be the same on both sides. What the first says beyond the second may stay: it is kept.
+    """
     size = one.size + other.size
     if min(one.size, other.size) < NEAR * max(one.size, other.size) or one.speaker != other.speaker or not size:
         return False
@@ -327,12 +350,16 @@ def _same(one: _Said, other: _Said) -> bool:
     shared = (one.bag & other.bag).total()
     if shared < NEAR * (size - shared):
         return False
-    return not any(_telling(term) for term in (one.bag - other.bag) + (other.bag - one.bag))
+    gone, added = one.bag - other.bag, other.bag - one.bag
+    return not any(_turning(term) for term in gone + added) and _EMPTY_WORDS.issuperset(added)
 
 
-def _telling(term: str) -> bool:
-    """Whether a single changed word changes the statement: numbers and negations do."""
+def _turning(term: str) -> bool:
+    """Whether a single word turns a statement: numbers and negations do."""
     return any(c.isdigit() for c in term) or term in _NEGATIONS
 
 
-_NEGATIONS = frozenset(("not", "no", "never", "don", "didn", "isn", "wasn", "won", "can", "cannot", "without"))
+_NEGATIONS = frozenset(stem_words("t not no never none nothing nobody nowhere neither nor cannot without".split()))
+_EMPTY_WORDS = (COMMON_STEMS - _NEGATIONS) | frozenset(  # words by which a speaker repeats something
+    stem_words("said say saying told tell again mentioned mention remind reminder yes yeah well ok okay still".split())
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -13,6 +14,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from retcon import Memory
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background job: tests of Ctrl-C need it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
 settings.register_profile("quick", deadline=None, max_examples=40, suppress_health_check=_QUIET)

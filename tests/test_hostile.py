@@ -447,11 +447,11 @@ for name in ("notes.db", "new.db"):
     except StoreError as error:
         print(error)
 """
-    folders = [path.parent, *path.parents[1:3]]
+    folders = [path.parent, *(f for f in path.parents[1:-2] if f.stat().st_uid == os.getuid())]
     modes = [folder.stat().st_mode for folder in folders]
     try:
         for folder in folders[1:]:
-            folder.chmod(0o755)
+            folder.chmod(folder.stat().st_mode | 0o055)
         path.parent.chmod(0o555)
         path.chmod(0o444)
         done = subprocess.run(

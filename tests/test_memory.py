@@ -416,3 +416,47 @@ def test_a_memory_closes_with_its_block_and_opens_again(path: Path) -> None:
     with Memory(str(path)) as again:
         assert again.get("a").text == "a cat"
     assert not Path(f"{path}-wal").exists()
+
+
+def test_export_refuses_the_store_itself_and_keeps_a_file_named_like_its_part(path: Path, tmp_path: Path) -> None:
+    with Memory(path) as memory:
+        memory.add("a cat")
+        for end in ("", "-wal", "-shm"):
+            with pytest.raises(InputError, match="the store itself"):
+                memory.export(f"{path}{end}")
+        mine = tmp_path / "x.jsonl.part"
+        mine.write_text("mine", encoding="utf-8")
+        memory.export(tmp_path / "x.jsonl")
+        assert mine.read_text(encoding="utf-8") == "mine"
+        assert len(memory.get_all()) == 1
+
+
+def test_a_correction_without_a_time_is_of_now(path: Path) -> None:
+    with Memory(path, now=lambda: datetime(2026, 6, 1, tzinfo=UTC)) as memory:
+        memory.add("The meeting room code is 1111 now.", timestamp="2026-01-01")
+        memory.add("The meeting room code is 2222 now.", id="b", timestamp="2026-02-01")
+        assert (memory.supersede("b", "The meeting room code is 3333 now.").timestamp or "").startswith("2026-06-01")
+        text = memory.recall("What is the meeting room code?", budget=60, action="extract").text
+        assert text.index("1111") < text.index("3333")
+        memory.add("no time", id="c")
+        assert memory.supersede("c", "still none").timestamp is None
+
+
+def test_a_known_id_cannot_pass_as_a_correction(memory: Memory) -> None:
+    memory.add("I have a cat", id="n1")
+    memory.add("I have a dog", id="n2")
+    with pytest.raises(ConflictError, match="does not supersede"):
+        memory.supersede("n1", "I have a dog", new_id="n2")
+
+
+def test_a_half_read_listing_in_memory_stands_in_nobodys_way() -> None:
+    with Memory(":memory:") as memory:
+        memory.add(["a b", "c d"])
+        for line in memory.lines():
+            memory.add(f"seen {len(line)}")
+        assert len(memory.get_all()) == 4
+
+
+def test_load_takes_a_file_with_a_byte_order_mark(memory: Memory, tmp_path: Path) -> None:
+    (tmp_path / "b.jsonl").write_text('{"text": "a cat"}\n', encoding="utf-8-sig")
+    assert memory.load(tmp_path / "b.jsonl") == 1

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from retcon import Filter, Memory, Scope, retrieve
 from retcon.errors import InputError
+from retcon.model import HashingEmbed
 from retcon.note import Hit, Note
 from retcon.retrieve import _PLAIN, K1, RETRIEVERS, B, best, mark_duplicates
 from retcon.sample import notes, questions
@@ -184,6 +185,52 @@ def test_near_duplicates_are_recognised_and_changed_numbers_are_not() -> None:
     assert [hit.duplicate_of for hit in hits] == [None, "0", None, None, None]
 
 
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        (
+            "My son is allergic to peanuts so please never order that dish at the party on the weekend",
+            "My son is allergic to cashews so please never order that dish at the party on the weekend",
+        ),
+        (
+            "I think my knee does need another operation before the long summer hike with the group",
+            "I think my knee doesn't need another operation before the long summer hike with the group",
+        ),
+        (
+            "I am living with my sister in Paris near the river now",
+            "I am living with my sister in Rome near the river now",
+        ),
+    ],
+)
+def test_a_changed_word_is_never_dropped_as_a_duplicate(older: str, newer: str) -> None:
+    with Memory(":memory:") as memory:
+        memory.add(older, id="old", timestamp="2026-01-01")
+        memory.add(newer, id="new", timestamp="2026-05-01")
+        for action in ("retain", "extract"):
+            recall = memory.recall(newer, budget=500, action=action)
+            assert {source.id for source in recall.sources} == {"old", "new"}
+
+
+def test_one_huge_note_does_not_push_the_others_out() -> None:
+    with Memory(":memory:") as memory:
+        memory.add("My cat Pixel weighs 4 kilos.", id="cat")
+        memory.add("data:image/png;base64," + "Qk1GgAAAAAAAADYAAAAoAAAAEAA" * 400)
+        assert "Pixel" in memory.recall("What is my pet called?", budget=256).text
+
+
+def test_a_failing_embedder_is_not_called_a_damaged_file() -> None:
+    class Failing(HashingEmbed):
+        def __call__(self, texts: Sequence[str], /) -> Any:
+            if texts == ["q"]:
+                raise ValueError("rate limit")
+            return super().__call__(texts)
+
+    with Memory(":memory:", retriever="dense", embedder=Failing()) as memory:
+        memory.add("a cat")
+        with pytest.raises(ValueError, match="rate limit"):
+            memory.search("q")
+
+
 def test_two_people_saying_the_same_are_not_duplicates() -> None:
     pair = [Note(id="0", text="I love the sea", speaker="ann"), Note(id="1", text="I love the sea", speaker="bo")]
     assert mark_duplicates([Hit(note, 1.0, i) for i, note in enumerate(pair, 1)])[1].duplicate_of is None
@@ -207,7 +254,10 @@ def test_recall_tops_up_with_newest_notes_and_search_does_not() -> None:
 def test_the_candidate_cap_drops_in_rank_order_but_never_the_best() -> None:
     hits = [Hit(Note(id=str(i), text="x"), 1.0, i + 1) for i in range(4)]
     cluster = retrieve.cluster("q", hits, [3000, 500, 1600, 400], cap=2048)
-    assert [hit.id for hit in cluster.hits] == ["0"]
+    assert [hit.id for hit in cluster.hits] == ["0", "1", "3"]  # the large one leaves half of the cap to the others
+    assert retrieve.cluster("q", hits, [3000] * 4, cap=2048).costs == (3000,)
+    filler = [Hit(Note(id=str(i), text="x"), 0.0, i + 1) for i in range(2)]
+    assert [hit.id for hit in retrieve.cluster("q", filler, [3000, 20], cap=2048).hits] == ["1"]
     cluster = retrieve.cluster("q", hits, [500, 1600, 1500, 40], cap=2048)
     assert [hit.id for hit in cluster.hits] == ["0", "2", "3"]
     assert cluster.costs == (500, 1500, 40)

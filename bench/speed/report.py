@@ -38,7 +38,7 @@ def goals(results: Results) -> list[Goal]:
     largest = max(results["sizes"])
     at = {size: results["at"][str(size)] for size in results["sizes"]}
     top = at[largest]
-    beside, small, parts = top["retrieval"]["ratio"]["tantivy"], top["small"]["ratio"], top["recall"]["parts"]
+    beside, small = top["retrieval"]["ratio"]["tantivy"], top["small"]["ratio"]
     out = [
         Goal(f"retrieval at {largest:,} notes, time over tantivy's", 2, beside["of_cpu_p50"], "×"),
         Goal(
@@ -48,8 +48,8 @@ def goals(results: Results) -> list[Goal]:
         Goal(f"search of a user with {FEW} of {largest:,} notes over alone", EVEN, small["search"]["of_cpu_p50"], "×"),
         Goal("recall of that user over alone", EVEN, small["recall"]["of_cpu_p50"], "×"),
         Goal(
-            f"features and route, {TOP} candidates, embeddings included", 1,
-            parts["the same with embedding"]["cpu_p50_ms"], " ms",
+            f"features and route, {TOP} candidates, embeddings included, worst size", 1,
+            max(found["recall"]["parts"]["the same with embedding"]["cpu_p50_ms"] for found in at.values()), " ms",
         ),
     ]  # fmt: skip
     for size, found in at.items():

@@ -15,7 +15,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 from retcon.errors import BusyError, RetconError, StoreError
@@ -195,12 +194,12 @@ def intact(path: str) -> Iterator[None]:
 
 
 def _hint(path: str, message: str) -> str:
-    folder = Path(path).parent
+    folder = os.path.dirname(path) or "."
     if "unable to open" in message or "readonly" in message:
-        if Path(path).is_dir():
+        if os.path.isdir(path):  # False, not an error, where we may not even look
             return "this is a folder: name a file in it"
-        if not folder.is_dir():
-            return f"the folder {str(folder)!r} does not exist"
+        if not os.path.isdir(folder):
+            return f"the folder {folder!r} does not exist, or is closed to this user"
         return f"{message}: retcon must be able to write the file and its folder"
     if "not a database" in message or "malformed" in message:
         return f"not a readable SQLite file ({message}); the file was left as it is"
