@@ -53,7 +53,7 @@ class HfChat:
         self.device = device or ("cuda" if self._torch.cuda.is_available() else "cpu")
         self._tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True)
         self._model = transformers.AutoModelForCausalLM.from_pretrained(
-            path, local_files_only=True, torch_dtype=getattr(self._torch, dtype)
+            path, local_files_only=True, dtype=getattr(self._torch, dtype)
         )
         self._model.to(self.device).eval()
         self._ends = _ends(self._model, self._tokenizer)
