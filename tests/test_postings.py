@@ -293,6 +293,7 @@ class StoreMachine(RuleBasedStateMachine):
             return multiple()
         self.memory.supersede(note_id, text, new_id=new_id)
         kept = {name: getattr(old, name) for name in ("user_id", "agent_id", "run_id", "session", "speaker")}
+        kept |= {"timestamp": fixed_clock().isoformat() if old.timestamp else None}  # a correction is of now
         self.learn(kept | {"id": new_id, "text": text, "metadata": old.metadata, "supersedes": note_id})
         return new_id
 
