@@ -460,3 +460,13 @@ def test_a_half_read_listing_in_memory_stands_in_nobodys_way() -> None:
 def test_load_takes_a_file_with_a_byte_order_mark(memory: Memory, tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_text('{"text": "a cat"}\n', encoding="utf-8-sig")
     assert memory.load(tmp_path / "b.jsonl") == 1
+
+
+def test_ties_between_scopes_do_not_depend_on_which_scope_came_first(tmp_path: Path) -> None:
+    with Memory(":memory:", now=fixed_clock) as memory, Memory(":memory:") as other:
+        for user, name in (("1", "a"), (None, "b"), ("0", "c"), (None, "d")):
+            memory.add("the same words", id=name, user_id=user)
+        memory.delete("b")
+        other.load(memory.lines())
+        assert [hit.id for hit in memory.search("words")] == [hit.id for hit in other.search("words")]
+        assert memory.recall("words", 40) == other.recall("words", 40)

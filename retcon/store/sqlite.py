@@ -164,7 +164,8 @@ class SqliteStore:
         """One consistent view of the scope's notes and index, for as long as the block runs."""
         with self._reading() as connection:
             where, values = conditions(scope, Filter())
-            query = "SELECT id, notes, length, slots FROM scope WHERE " + " AND ".join(where) + " ORDER BY id"
+            query = f"SELECT id, notes, length, slots FROM scope WHERE {' AND '.join(where)}"
+            query += " ORDER BY user_id, agent_id, run_id"  # decides ties, so not by which scope came first
             with intact(self.path):
                 yield SqliteSnapshot(connection, connection.execute(query, values).fetchall())
 
