@@ -1,102 +1,79 @@
-"""Trains the query-type classifier on LongMemEval's questions and checks it on LoCoMo's, which it never trains on.
+"""Trains the query-type model on LongMemEval's questions and our own, and tests it; LoCoMo's questions only test it.
 
 Beside it, the two embedders are compared on the features they feed, on LongMemEval's evidence.
 
-    python bench/querytype.py            print the measurements
-    python bench/querytype.py --write    also write retcon/querytype.json and the numbers in docs/routing.md
+    python -m bench.querytype            print the measurements
+    python -m bench.querytype --write    also write retcon/querytype.json, docs/querytypes.md and docs/routing.md
 
-The model is multinomial logistic regression on yes/no cues with an L2 penalty; single-session is the reference type,
-so a weight is the change in log-odds against it. Cues and penalty were chosen on LongMemEval alone.
+The cues (`retcon/querytype.py`) were written while looking at LongMemEval; the penalty is chosen by cross-validation.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from bench import ROOT, data_file
+from retcon.features import TYPES, QueryTypes, spread
+from retcon.model import HashingEmbed, WordLlamaEmbed
+from retcon.querytype import CUES, Array, Hits, Places, best_penalty, cue_matrix, deal, probabilities, train
 
-from retcon.features import TYPES, cue_pattern, cue_text, spread  # noqa: E402
-from retcon.model import HashingEmbed, WordLlamaEmbed  # noqa: E402
-
-Array = NDArray[np.float64]
-
-# What a person asking that kind of question tends to write; whole words, "|" between alternatives.
-CUES = {
-    "how many": "how many",
-    "how much": "how much",
-    "how long": "how (?:long|old)",
-    "how many days": "how many (?:days|weeks|months|years)",
-    "unit of time": "days?|weeks?|months?|years?",
-    "asks when": "ago|passed|elapsed|between|since|when (?:did|do|does|was|were|is|are|will)|what (?:date|month|year)",
-    "around an event": "before|after|when (?:i|my|we|he|she|they)",
-    "order": "first|second|order|earlier|later|earliest",
-    "recent span": r"(?:last|past) (?:(?:few|two|three|\d+) )?(?:days?|weeks?|months?|years?|weekend|\w+day)",
-    "one of two": "(?:which|who) (?:.* )?or",
-    "total": "total|altogether|combined|in all|overall|sum|average|across",
-    "compare": "difference|compared|than|percentage|most(?! recent)|least|each|both",
-    "different": "different|various|types of|kinds of",
-    "money": "spend|spent|costs?|saved?|earn(?:ed)?|raised?|worth|price",
-    "did": "did",
-    "state": "(?:have|has) (?:i|my|we|he|she|they)|(?:do|am) i|(?:is|are) my",
-    "latest": "current|currently|now|latest|recent|recently|so far|still|these days|nowadays",
-    "changed": "previous|previously|former|formerly|initially|used to|switch(?:ed)?|changed?|new",
-    "habit": "how (?:often|frequently)|usually|every|daily|weekly|what (?:time|day) (?:.* )?do i",
-    "you": "you|your",
-    "earlier talk": "remind me|our (?:previous|last|earlier)|conversation|chat|you (?:told|said|mentioned)",
-    "advice": "recommend|suggest|suggestions?|recommendations?|tips?|advice|ideas?|should i",
-    "a name": "name|who|where|what (?:colou?r|breed|kind|type|brand)",
-    "long": r"(?:\w+ ){20}\w+",
-}
-PENALTIES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+OURS = ROOT / "bench" / "questions.jsonl"
+MODEL = ROOT / "retcon" / "querytype.json"
 FOLDS = 5
+REPEATS = 10
 LONGMEMEVAL = "longmemeval_gold_evidence_500.json"
 LOCOMO = "locomo10.json"
 LOCOMO_TYPES = {4: 0, 1: 1, 2: 2}  # single-hop, multi-hop, temporal; 3 and 5 have no counterpart
+ROWS = {  # entry of the provenance: what it was tested on, what it was trained on
+    "longmemeval": ("LongMemEval, cross-validated", "LongMemEval + ours"),
+    "longmemeval_alone": ("LongMemEval, cross-validated", "LongMemEval"),
+    "ours": ("ours, cross-validated", "LongMemEval + ours"),
+    "ours_alone": ("ours, never trained on", "LongMemEval"),
+    "locomo": ("LoCoMo, never trained on", "**LongMemEval + ours (shipped)**"),
+    "locomo_alone": ("LoCoMo, never trained on", "LongMemEval"),
+}
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Questions and the place of each one's type in TYPES."""
+    """Questions as cues, the place of each one's type in TYPES, and which ones belong together."""
 
-    queries: tuple[str, ...]
-    types: NDArray[np.int64]
+    hits: Hits
+    types: Places
+    groups: NDArray[np.str_]
 
+    def part(self, mask: NDArray[np.bool_]) -> Labelled:
+        """The questions under the mask."""
+        return Labelled(self.hits[mask], self.types[mask], self.groups[mask])
 
-@dataclass(frozen=True)
-class Score:
-    """How well probabilities match the types: accuracy, log-loss, and the table [true, predicted]."""
-
-    accuracy: float
-    log_loss: float
-    confusion: NDArray[np.int64]
+    def __add__(self, other: Labelled) -> Labelled:
+        pairs = ((self.hits, other.hits), (self.types, other.types), (self.groups, other.groups))
+        return Labelled(*(np.concatenate(pair) for pair in pairs))  # type: ignore[arg-type]
 
 
 def main() -> None:
     """Prints the measurements; with --write also writes the model and its numbers."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--write", action="store_true", help="write retcon/querytype.json and docs/routing.md")
+    parser.add_argument("--write", action="store_true", help="write the model and the measured parts of the docs")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    folder = Path(os.environ.get("RETCON_DATA") or ROOT.parent / "shared" / "data")
-    if not (folder / LONGMEMEVAL).is_file():
-        sys.exit(f"querytype: no {LONGMEMEVAL} in the folder RETCON_DATA names")
-    train = longmemeval(folder / LONGMEMEVAL)
-    model, report = measure(train, seed=args.seed)
-    if (folder / LOCOMO).is_file():
-        report["locomo"] = confirm(model, train, locomo(folder / LOCOMO))
-    blocks = {"querytype": table(report), "embedders": embedder_table(folder / LONGMEMEVAL, seed=args.seed)}
-    print(*blocks.values(), sep="\n\n")
+    path = data_file(LONGMEMEVAL)
+    model, report = measure(longmemeval(path), ours(), locomo(data_file(LOCOMO)), seed=args.seed)
+    blocks = {name: render(report) for name, render in BLOCKS.items()}
+    embedders = embedder_table(path, seed=args.seed)
+    print(*blocks.values(), embedders, sep="\n\n")
     if args.write:
-        write(stored(model, report, seed=args.seed), blocks)
+        MODEL.write_text(json.dumps(stored(model, report), indent=2) + "\n", encoding="utf-8")
+        put(ROOT / "docs" / "querytypes.md", blocks)
+        put(ROOT / "docs" / "routing.md", {"embedders": embedders})
 
 
 def longmemeval(path: Path) -> Labelled:
@@ -104,170 +81,192 @@ def longmemeval(path: Path) -> Labelled:
     place = {"single": 0, "multi": 1, "temporal": 2, "knowledge": 3}
     rows = json.loads(path.read_text("utf-8"))
     types = [place[row["question_type"].split("-")[0]] for row in rows]
-    return Labelled(tuple(row["question"] for row in rows), np.array(types))
+    links = [{name.replace("_abs", "") for name in (row["question_id"], *row["answer_session_ids"])} for row in rows]
+    return Labelled(cue_matrix([row["question"] for row in rows]), np.array(types), linked(links))
+
+
+def linked(links: Sequence[Iterable[str]]) -> NDArray[np.str_]:
+    """One label for all questions that share a link, directly or through others: twins must not be held apart."""
+    label = [f"{i:04}" for i in range(len(links))]
+    first: dict[str, int] = {}
+    for i, names in enumerate(links):
+        for name in names:
+            old, new = label[i], label[first.setdefault(name, i)]
+            label = [new if one == old else one for one in label]
+    return np.array(label)
+
+
+def ours() -> Labelled:
+    """The questions that we wrote."""
+    rows = [json.loads(line) for line in OURS.read_text("utf-8").splitlines()]
+    types = np.array([TYPES.index(row["type"]) for row in rows])
+    return Labelled(
+        cue_matrix([row["question"] for row in rows]), types, np.array([f"ours {i:03}" for i in range(len(rows))])
+    )
 
 
 def locomo(path: Path) -> Labelled:
     """LoCoMo's questions of the three categories that have a counterpart."""
-    rows = [row for talk in json.loads(path.read_text("utf-8")) for row in talk["qa"]]
-    rows = [row for row in rows if row["category"] in LOCOMO_TYPES]
-    return Labelled(tuple(row["question"] for row in rows), np.array([LOCOMO_TYPES[row["category"]] for row in rows]))
+    talks = json.loads(path.read_text("utf-8"))
+    rows = [(row, talk["sample_id"]) for talk in talks for row in talk["qa"] if row["category"] in LOCOMO_TYPES]
+    types = np.array([LOCOMO_TYPES[row["category"]] for row, _ in rows])
+    return Labelled(cue_matrix([row["question"] for row, _ in rows]), types, np.array([name for _, name in rows]))
 
 
-def fit(x: Array, y: NDArray[np.int64], penalty: float) -> Array:
-    """Weights [1 + cues, types], the intercepts first, by Newton steps on mean log-loss + penalty/2 |W|^2."""
-    a = np.column_stack((np.ones(len(x)), x))
-    (n, p), k = a.shape, len(TYPES)
-    ridge = np.full(p, penalty)
-    ridge[0] = 1e-6  # only so that the solution is unique: adding a constant to all types changes nothing
-    truth, w = np.eye(k)[y], np.zeros((p, k))
-    for _ in range(50):
-        q = softmax(a @ w)
-        gradient = a.T @ (q - truth) / n + ridge[:, None] * w
-        curvature = q[:, :, None] * (np.eye(k) - q[:, None, :]) / n  # [n, k, k]
-        hessian = np.einsum("ni,nab,nj->aibj", a, curvature, a, optimize=True).reshape(p * k, p * k)
-        step = np.linalg.solve(hessian + np.diag(np.tile(ridge, k)), gradient.T.ravel()).reshape(k, p).T
-        w -= step
-        if np.abs(step).max() < 1e-9:
-            break
-    return w
+def fitted(data: Labelled, *, folds: int = 3, seed: int) -> QueryTypes:
+    """The model of these questions."""
+    return train(data.hits, data.types, groups=data.groups, folds=folds, seed=seed)
 
 
-def softmax(z: Array) -> Array:
-    """Rows of probabilities."""
-    lifted = np.exp(z - z.max(axis=1, keepdims=True))
-    return np.asarray(lifted / lifted.sum(axis=1, keepdims=True), np.float64)
-
-
-def predict(w: Array, x: Array) -> Array:
-    """Type probabilities, one row a question."""
-    return softmax(np.column_stack((np.ones(len(x)), x)) @ w)
-
-
-def cues(queries: tuple[str, ...]) -> Array:
-    """1 where the cue is in the question."""
-    patterns = [cue_pattern(cue) for cue in CUES.values()]
-    texts = [cue_text(query) for query in queries]
-    return np.array([[bool(pattern.search(text)) for pattern in patterns] for text in texts], np.float64)
-
-
-def folds(y: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """A fold for each question, types spread evenly."""
-    rng = np.random.default_rng(seed)
-    fold = np.empty(len(y), np.int64)
-    for t in np.unique(y):
-        members = rng.permutation(np.flatnonzero(y == t))
-        fold[members] = np.arange(len(members)) % FOLDS
-    return fold
-
-
-def cross_validated(x: Array, y: NDArray[np.int64], penalty: float, seed: int) -> Array:
-    """Each question's probabilities from a model that never saw it."""
-    fold, out = folds(y, seed), np.empty((len(y), len(TYPES)))
+def crossed(data: Labelled, *, beside: Labelled | None = None, seed: int) -> Array:
+    """Each question's probabilities from a model that saw no question of its group, and all those `beside`."""
+    fold, out = deal(data.groups, folds=FOLDS, seed=seed), np.empty((len(data.types), len(TYPES)))
     for f in range(FOLDS):
-        out[fold == f] = predict(fit(x[fold != f], y[fold != f], penalty), x[fold == f])
+        seen = data.part(fold != f)
+        model = fitted(seen if beside is None else seen + beside, seed=seed)
+        out[fold == f] = probabilities(model, data.hits[fold == f])
     return out
 
 
-def best_penalty(x: Array, y: NDArray[np.int64], seed: int) -> float:
-    """The penalty with the lowest cross-validated log-loss on these questions."""
-    return min(PENALTIES, key=lambda penalty: score(cross_validated(x, y, penalty, seed), y).log_loss)
+def measure(benchmark: Labelled, own: Labelled, other: Labelled, *, seed: int) -> tuple[QueryTypes, dict[str, Any]]:
+    """The model of the benchmark's questions and our own, and how good it is, alone and with ours, on all three."""
+    both = benchmark + own
+    penalty = best_penalty(both.hits, both.types, groups=both.groups, folds=FOLDS, seed=seed)
+    model = rounded(train(both.hits, both.types, penalty=penalty))
+    alone = fitted(benchmark, folds=FOLDS, seed=seed)
+    found = {
+        "longmemeval": (crossed(benchmark, beside=own, seed=seed), benchmark, both),
+        "longmemeval_alone": (crossed(benchmark, seed=seed), benchmark, benchmark),
+        "ours": (crossed(own, beside=benchmark, seed=seed), own, both),
+        "ours_alone": (probabilities(alone, own.hits), own, benchmark),
+        "locomo": (probabilities(model, other.hits), other, both),
+        "locomo_alone": (probabilities(alone, other.hits), other, benchmark),
+    }
+    report = {name: score(p, test.types, mix(learned.types)) for name, (p, test, learned) in found.items()}
+    again = repeated(benchmark, own)
+    return model, {"seed": seed, "n": len(both.types), "penalty": penalty, **report, "repeated": again}
 
 
-def nested(x: Array, y: NDArray[np.int64], seed: int) -> Array:
-    """Cross-validated probabilities with the penalty, too, chosen inside the training folds."""
-    fold, out = folds(y, seed), np.empty((len(y), len(TYPES)))
-    for f in range(FOLDS):
-        inside = fold != f
-        penalty = best_penalty(x[inside], y[inside], seed + 1)
-        out[~inside] = predict(fit(x[inside], y[inside], penalty), x[~inside])
-    return out
+def rounded(model: QueryTypes) -> QueryTypes:
+    """The model with the three decimals that its file keeps, so that what ships is what is tested."""
+    weights = tuple(tuple(round(w, 3) for w in row) for row in model.weights)
+    return QueryTypes(model.patterns, weights, tuple(round(value, 3) for value in model.intercepts))
 
 
-def score(probabilities: Array, y: NDArray[np.int64]) -> Score:
-    """Accuracy, mean log-loss and the confusion table."""
-    guess = probabilities.argmax(axis=1)
-    confusion = np.zeros((len(TYPES), len(TYPES)), np.int64)
-    np.add.at(confusion, (y, guess), 1)
-    sure = np.maximum(probabilities[np.arange(len(y)), y], 1e-12)
-    return Score(float((guess == y).mean()), float(-np.log(sure).mean()), confusion)
+def repeated(data: Labelled, own: Labelled) -> dict[str, Any]:
+    """Cross-validation over splits with other seeds, without our questions and with them, and what they gain."""
+    rows = np.arange(len(data.types))
+    found: dict[str, dict[str, float]] = {}
+    logs = []
+    for name, beside in (("alone", None), ("with_ours", own)):
+        p = np.array([crossed(data, beside=beside, seed=seed) for seed in range(1, REPEATS + 1)])  # [split, n, type]
+        right = (p.argmax(axis=2) == data.types).mean(axis=1)
+        logs.append(np.log(p[:, rows, data.types]).mean(axis=0))
+        values = {"accuracy": right.mean(), "spread": right.std(ddof=1), "log_loss": -logs[-1].mean()}
+        found[name] = {key: round(float(value), 4) for key, value in values.items()}
+    gain = logs[1] - logs[0]
+    error = float(gain.std(ddof=1) / np.sqrt(len(gain)))  # over questions
+    return {**found, "gain": round(float(gain.mean()), 4), "error": round(error, 4)}
 
 
-def measure(train: Labelled, *, seed: int) -> tuple[Array, dict[str, object]]:
-    """The model on all training questions, and what cross-validation says of it."""
-    x = cues(train.queries)
-    penalty = best_penalty(x, train.types, seed)
-    prior = np.bincount(train.types, minlength=len(TYPES)) / len(x)
-    found = score(nested(x, train.types, seed), train.types)
-    report: dict[str, object] = {"n": len(x), "penalty": penalty, "longmemeval": summary(found, prior, train.types)}
-    return fit(x, train.types, penalty), report
+def mix(types: Places) -> Array:
+    """The share of each type."""
+    return np.bincount(types, minlength=len(TYPES)) / len(types)
 
 
-def confirm(model: Array, train: Labelled, test: Labelled) -> dict[str, object]:
-    """The frozen model on the other benchmark, against always guessing the training mix."""
-    prior = np.bincount(train.types, minlength=len(TYPES)) / len(train.types)
-    return summary(score(predict(model, cues(test.queries)), test.types), prior, test.types)
-
-
-def summary(found: Score, prior: Array, y: NDArray[np.int64]) -> dict[str, object]:
-    """A score beside two baselines: the commonest true type, and the training mix as constant probabilities."""
-    hit, truth = np.diag(found.confusion), found.confusion.sum(axis=1)
+def score(p: Array, types: Places, prior: Array) -> dict[str, Any]:
+    """How well probabilities match the types, beside two baselines: the commonest true type, and the training mix."""
+    guess, rows = p.argmax(axis=1), np.arange(len(types))
+    confusion = np.zeros((len(TYPES), len(TYPES)), np.int64)  # [true, guessed]
+    np.add.at(confusion, (types, guess), 1)
+    hit, truth = np.diag(confusion), confusion.sum(axis=1)
+    values = {
+        "accuracy": (guess == types).mean(),
+        "log_loss": -np.log(np.maximum(p[rows, types], 1e-12)).mean(),
+        "confidence": p.max(axis=1).mean(),
+        "majority_accuracy": truth.max() / len(types),
+        "prior_log_loss": -np.log(prior[types]).mean(),
+    }
     return {
-        "n": len(y),
-        "accuracy": round(found.accuracy, 3),
-        "log_loss": round(found.log_loss, 3),
-        "majority_accuracy": round(float(truth.max()) / len(y), 3),
-        "prior_log_loss": round(float(-np.log(prior[y]).mean()), 3),
+        "n": len(types),
+        **{name: round(float(value), 3) for name, value in values.items()},
         "recall": {t: round(float(h / n), 3) for t, h, n in zip(TYPES, hit, truth, strict=True) if n},
+        "confusion": confusion.tolist(),
     }
 
 
-def stored(model: Array, report: dict[str, object], *, seed: int) -> dict[str, object]:
+def stored(model: QueryTypes, report: Mapping[str, Any]) -> dict[str, Any]:
     """What goes into querytype.json: cues with their log-odds against single-session, and where they come from."""
-    odds = np.round(model[:, 1:] - model[:, :1], 3).tolist()
-    named = [dict(zip(TYPES[1:], row, strict=True)) for row in odds]
+    named = [dict(zip(TYPES[1:], row, strict=True)) for row in model.weights]
     return {
         "types": list(TYPES),
-        "intercepts": named[0],
+        "intercepts": dict(zip(TYPES[1:], model.intercepts, strict=True)),
         "cues": [
-            {"name": name, "words": cue, "weights": row}
-            for (name, cue), row in zip(CUES.items(), named[1:], strict=True)
+            {"name": name, "words": cue, "weights": row} for (name, cue), row in zip(CUES.items(), named, strict=True)
         ],
         "provenance": {
             "model": "multinomial logistic regression on yes/no cues, L2 penalty, single_session as reference",
             "made_by": "bench/querytype.py",
-            "data": "the 500 questions of LongMemEval (Wu et al., ICLR 2025); no question text is kept here",
-            "licence": "MIT (LongMemEval)",
-            "seed": seed,
+            "data": "the 500 questions of LongMemEval (Wu et al., ICLR 2025) and the 120 that we wrote, in "
+            "bench/questions.jsonl; no question text is kept here",
+            "licence": "MIT (LongMemEval), Apache-2.0 (ours)",
             **report,
         },
     }
 
 
-def write(plain: dict[str, object], blocks: dict[str, str]) -> None:
-    """Writes the model file and the measured blocks of the docs page."""
-    (ROOT / "retcon" / "querytype.json").write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
-    page = ROOT / "docs" / "routing.md"
+def put(page: Path, blocks: Mapping[str, str]) -> None:
+    """Writes the measured blocks of a docs page."""
     text = page.read_text("utf-8")
     for name, block in blocks.items():
-        begin, end = f"<!-- {name}: begin, written by bench/querytype.py -->", f"<!-- {name}: end -->"
-        text = f"{text.split(begin)[0]}{begin}\n{block}\n{end}{text.split(end)[1]}"
+        begin, end = marks(name)
+        text = f"{text.split(begin)[0]}{begin}{block}{end}{text.split(end)[1]}"
     page.write_text(text, encoding="utf-8")
 
 
-def table(report: dict[str, object]) -> str:
-    """The measurements as a Markdown table."""
-    names = {"longmemeval": "LongMemEval, five-fold cross-validated", "locomo": "LoCoMo, never trained on"}
+def marks(name: str) -> tuple[str, str]:
+    """What stands before and after a measured block."""
+    return f"<!-- {name}: begin, written by bench/querytype.py -->\n", f"\n<!-- {name}: end -->"
+
+
+def table(report: Mapping[str, Any]) -> str:
+    """All tests as a Markdown table."""
     lines = [
-        "| questions | n | accuracy | commonest type | log-loss | training mix | recall by type |",
-        "|---|---|---|---|---|---|---|",
+        "| tested on | trained on | n | accuracy | commonest type | mean top probability | log-loss | training mix |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for key, name in names.items():
-        if isinstance(s := report.get(key), dict):
-            recall = ", ".join(f"{t.replace('_', '-')} {value:.3f}" for t, value in s["recall"].items())
-            cells = [f"{s[c]:.3f}" for c in ("accuracy", "majority_accuracy", "log_loss", "prior_log_loss")]
-            lines.append(f"| {name} | {s['n']} | {' | '.join(cells)} | {recall} |")
-    return "\n".join(lines)
+    columns = ("accuracy", "majority_accuracy", "confidence", "log_loss", "prior_log_loss")
+    for name, (test, learned) in ROWS.items():
+        cells = [f"{report[name][column]:.3f}" for column in columns]
+        lines.append(f"| {test} | {learned} | {report[name]['n']:,} | {' | '.join(cells)} |")
+    with_ours, alone = report["repeated"]["with_ours"], report["repeated"]["alone"]
+    return "\n".join(lines) + (
+        f"\n\nOver {REPEATS} other splits of LongMemEval: accuracy {with_ours['accuracy']:.4f} with our questions and "
+        f"{alone['accuracy']:.4f} without\n(standard deviation between splits {with_ours['spread']:.4f} and "
+        f"{alone['spread']:.4f}), log-loss {with_ours['log_loss']:.4f} and {alone['log_loss']:.4f}: a gain of "
+        f"{report['repeated']['gain']:.4f} with a standard\nerror of {report['repeated']['error']:.4f} over questions."
+    )
+
+
+def matrix(found: Mapping[str, Any]) -> str:
+    """A confusion matrix as a Markdown table: a row a true type, a column a guess."""
+    counts, names = np.array(found["confusion"]), [name.replace("_", "-") for name in TYPES]
+    right = np.diag(counts)
+    lines = [f"| true \\ guessed | {' | '.join(names)} | n | recall |", "|---" * (len(TYPES) + 3) + "|"]
+    for i, name in enumerate(names):
+        row = [f"**{n}**" if i == j else str(n) for j, n in enumerate(counts[i])]
+        n = counts[i].sum()
+        lines.append(f"| {name} | {' | '.join(row)} | {n} | {f'{right[i] / n:.3f}' if n else '-'} |")
+    guessed = counts.sum(axis=0)
+    shares = [f"{h / g:.3f}" if g else "-" for h, g in zip(right, guessed, strict=True)]
+    return "\n".join([*lines, f"| precision | {' | '.join(shares)} | {counts.sum()} | |"])
+
+
+BLOCKS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "scores": table,
+    "confusion-longmemeval": lambda report: matrix(report["longmemeval"]),
+    "confusion-locomo": lambda report: matrix(report["locomo"]),
+}
 
 
 def embedder_table(path: Path, *, seed: int) -> str:

@@ -108,10 +108,12 @@ def concluded(question: str, rungs: Sequence[Rung]) -> Answer:
 
 
 def prompt(
-    question: str, context: str, *, temperature: float = 0.0, seed: int | None = None, logprobs: bool = True
-) -> Ask:
-    """The request to the reader: the rules, the recalled text as data, the question."""
-    content = f"<memory>\n{as_data(context)}\n</memory>\n\nQuestion: {as_data(one_line(question))}"
+    question: str, context: str, *, asked_on: str | None = None, temperature: float = 0.0, seed: int | None = None,
+    logprobs: bool = True,
+) -> Ask:  # fmt: skip
+    """The request to the reader: the rules, the recalled text as data, the day it is asked, the question."""
+    today = f"Today is {asked_on[:10]}. " if asked_on else ""
+    content = f"<memory>\n{as_data(context)}\n</memory>\n\n{today}Question: {as_data(one_line(question))}"
     messages = ({"role": "system", "content": _SYSTEM}, {"role": "user", "content": content})
     return Ask(messages, max_tokens=LONGEST, temperature=temperature, seed=seed, logprobs=logprobs)
 

@@ -17,6 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from retcon import pack, retrieve, validate
 from retcon.answer import PROMPTS as ANSWER_PROMPTS
 from retcon.answer import Answer, Rung, abstains, concluded
@@ -26,7 +29,7 @@ from retcon.errors import InputError, ModelError, StoreError
 from retcon.features import features, query_type
 from retcon.model import Chat, Embed, chat, embedder
 from retcon.note import Cluster, Decision, Filter, Hit, Note, Recall, Scope, Usage
-from retcon.operate import check_actions, next_rung, usable
+from retcon.operate import PROMPTS, check_actions, next_rung, usable
 from retcon.perform import GUARDS, Guard, Meter, Performer
 from retcon.route import Router, default_router
 from retcon.store import Deleted, Progress
@@ -89,9 +92,23 @@ class Memory:
         self.now, self.new_id = now, new_id
         self._owns_chat = isinstance(model, str)
         self.chat = None if model is None else chat(model, name=model_name, key=_key(model, api_key), timeout=timeout)
+        self._differs = self._differences(focus)
         self.store = SqliteStore(_path(path))
         self._performer = Performer(
             store=self.store, count=self.count, chat=self.chat, focus=focus, guard=_guard(guard)
+        )
+
+    def _differences(self, focus: bool) -> tuple[str, ...]:
+        """A warning for each thing in which this memory is not what its router learned on."""
+        running: dict[str, Any] = {
+            "embedder": self.embed.name, "counter": self.count.name, "retriever": self.retriever,
+            "renderer": pack.RENDERER,
+        }  # fmt: skip
+        if self.chat is not None:
+            running |= {"model": self.chat.name, "prompts": PROMPTS, "focus": "focused" if focus else "agnostic"}
+        return tuple(
+            f"router {self.router.name!r} was learned with {name} {learned!r}, this memory has {here!r}"
+            for name, (learned, here) in self.router.differences(running).items()
         )
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -288,15 +305,30 @@ class Memory:
         )
         available = usable(self.chat if model else None)
         if action is not None:
-            return _named(
-                self.router.decide(x, budget=budget), action, f"{action}: asked for by the caller", forced=True
-            )
+            free = self.router.decide(x, budget=budget)
+            return self._told(_named(free, action, f"{action}: asked for by the caller", forced=True))
+        return self._told(self._choose(x, budget, available, exclude, model=model))
+
+    def _choose(
+        self, x: NDArray[np.float64], budget: int, available: tuple[str, ...], exclude: Collection[str], *, model: bool
+    ) -> Decision:
+        if exclude and model and self.router.ladder is not None:
+            free = self.router.decide(x, budget=budget, available=available)
+            rung = next((name for name in free.order if name not in exclude), None)
+            if rung is not None:
+                return _climbed(free, rung)
         known = set(self.router.actions)  # a router can put in order what it knows; for the safe action one is enough
         orders = known.issuperset(available) if model else known.intersection(available).difference(exclude)
         if orders or not exclude:
             return self.router.decide(x, budget=budget, available=available, exclude=exclude)
         rung = next_rung(available, exclude)
         return _named(self.router.decide(x, budget=budget), rung, f"{rung}: the next after {', '.join(exclude)}")
+
+    def _told(self, decision: Decision) -> Decision:
+        """The decision, not certified and with a warning where this memory is not what its router learned on."""
+        if not self._differs:
+            return decision
+        return replace(decision, certified=False, warnings=decision.warnings + self._differs)
 
     def _recall(self, cluster: Cluster, decision: Decision, exclude: tuple[str, ...], started: float) -> Recall:
         safe = partial(self._safe_action, cluster, decision.budget, (*exclude, decision.action))
@@ -306,8 +338,9 @@ class Memory:
         return Recall(
             text=packed.text, tokens=packed.tokens, budget=decision.budget, query=cluster.query, action=took.action,
             decision=decision, sources=packed.sources, dropped=packed.dropped + cluster.dropped, usage=spent,
-            warnings=took.warnings, tried=tuple(dict.fromkeys((*exclude, decision.action, took.action))),
-            record=took.record, fidelity=took.fidelity, again=partial(self._again, cluster, decision.budget),
+            warnings=decision.warnings + took.warnings,
+            tried=tuple(dict.fromkeys((*exclude, decision.action, took.action))), record=took.record,
+            fidelity=took.fidelity, again=partial(self._again, cluster, decision.budget),
         )  # fmt: skip
 
     def _again(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> Recall | None:
@@ -350,7 +383,8 @@ class Memory:
     ) -> Answer:
         """The reader's answer from what memory recalls; while it finds none there, from the next best recall.
 
-        Stops at an answer, when every action was tried, after `max_rungs` looks, or once reading and writing have cost
+        The order of looks is that of the router's ladder where it has one. Stops at an answer, at the ladder's end
+        (without one, when every action was tried), after `max_rungs` looks, or once reading and writing have cost
         `max_tokens`. The text is None where memory does not hold the answer. `seen` is called with each look. A reader
         that fails is a warning; where it failed at every look, its first error is raised.
         """
@@ -361,7 +395,11 @@ class Memory:
         most = math.inf if max_tokens is None else validate.whole("max_tokens", max_tokens, most=10**12)
         scope, only = validate.scope(user_id, agent_id, run_id), validate.only(session, since, until, metadata)
         cluster = self._cluster(validate.query(question), scope, only)
-        recall: Recall | None = self._recall(cluster, self._decide(cluster, budget, None, ()), (), started)
+        decision = self._decide(cluster, budget, None, ())
+        order = decision.order  # empty where the router has no ladder: then every action may have its turn
+        if order:
+            decision = _climbed(decision, order[0])
+        recall: Recall | None = self._recall(cluster, decision, (), started)
         rungs: list[Rung] = []
         while recall is not None:
             rungs.append(self._look(recall))
@@ -370,6 +408,8 @@ class Memory:
             spent = sum((rung.usage for rung in rungs), Usage())
             if not rungs[-1].abstained or len(rungs) >= max_rungs or spent.tokens >= most or not cluster.hits:
                 break
+            if order and set(order) <= set(recall.tried):
+                break  # the ladder ends here: it learned that no further look pays
             recall = self._next(cluster, budget, recall.tried)
         return concluded(question, rungs)
 
@@ -504,9 +544,14 @@ class Memory:
 def _named(decision: Decision, action: str, why: str, *, forced: bool = False) -> Decision:
     """The decision with another action in place of the router's own, and why."""
     (action,) = check_actions([action])
-    return replace(
-        decision, action=action, reason=f"{why}; the router's own choice is {decision.reason}", forced=forced
-    )
+    why = f"{why}; the router's own choice is {decision.reason}"
+    return replace(decision, action=action, reason=why, forced=forced, certified=False)
+
+
+def _climbed(decision: Decision, rung: str) -> Decision:
+    """The decision for one rung of the router's ladder."""
+    place = decision.order.index(rung) + 1
+    return _named(decision, rung, f"{rung}: rung {place} of the ladder {' > '.join(decision.order)}")
 
 
 def _guard(given: str) -> Guard:

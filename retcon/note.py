@@ -142,11 +142,15 @@ class Decision:
     budget: int
     extrapolated: bool = False  # the budget lies outside what the router was calibrated on
     forced: bool = False  # the caller named the action
+    certified: bool = False  # the router's certificate of bounded harm holds for this decision
+    order: tuple[str, ...] = ()  # the rungs of the router's ladder for this query, where it has one
+    warnings: tuple[str, ...] = ()  # what makes the prediction doubtful
 
     def to_dict(self) -> dict[str, Any]:
         """The decision as plain JSON values; a threshold that nothing reaches is null."""
         plain = {name: getattr(self, name) for name in self.__slots__}
         plain |= {"utilities": dict(self.utilities), "features": dict(self.features)}
+        plain |= {"order": list(self.order), "warnings": list(self.warnings)}
         return plain | {"threshold": self.threshold if isfinite(self.threshold) else None}
 
 

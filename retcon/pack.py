@@ -21,6 +21,7 @@ from retcon.tokens import Counter, cut
 Order = Literal["rank", "cheapest"]
 Accounting = Literal["rendered", "text"]
 
+RENDERER = "1"  # changes with every change of how a note is written out: routers carry it
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 

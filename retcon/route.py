@@ -4,6 +4,9 @@ A router is one small JSON file: a linear response per action, mu(a) = b + <thet
 budget. The best replacing action o+ has the advantage s = mu(o+) - mu(retain). A direct router (no thresholds) replaces
 iff s > 0; a calibrated one iff s >= tau of its budget. Everything else retains. Serving needs nothing more: the code
 that fits and calibrates routers is never imported here.
+
+A router may carry a ladder: orders in which to try actions when the reader finds no answer, with a linear response per
+order. And it may carry a certificate: what its thresholds promise, and on what configuration.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import chain
 from operator import mul
 from os import PathLike
 from pathlib import Path
@@ -28,11 +32,87 @@ from retcon.note import RETAIN, Decision
 
 FORMAT = 1
 KINDS = ("learned", "rule")
+# What a router's predictions depend on. Where the running value differs from the learned one, a warning names both.
+CONFIGURATION = ("embedder", "counter", "retriever", "renderer", "model", "prompts", "focus")
 LARGEST_FILE = 1_000_000  # bytes; a router of five actions has about 4,000
 LARGEST_BUDGET = 1 << 53
+TIED = 12  # decimals of an order's worth that count: orders closer than that are equals
 _NEEDED = frozenset(("format", "name", "actions", "features", "weights", "intercepts"))
-_OPTIONAL = frozenset(("kind", "thresholds", "budgets", "embedder", "counter", "reasons", "provenance"))
+_OPTIONAL = frozenset(
+    ("kind", "thresholds", "budgets", "embedder", "counter", "reasons", "provenance", "ladder", "certificate")
+)
 _SPEAKABLE = frozenset((*FEATURES, "tokens", "fitting", "percent"))  # the $names a reason may use
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """Orders of actions to try while the reader abstains, and a linear response that says which order to use.
+
+    worth(order) = level(order, B) + <weights(order), psi>. Between two learned budgets the level is interpolated in
+    log2 B; beyond them the nearest holds. Of equals the earlier order wins.
+    """
+
+    orders: tuple[tuple[str, ...], ...]
+    features: tuple[str, ...]
+    weights: tuple[tuple[float, ...], ...]  # [order, feature]
+    intercepts: Mapping[int, tuple[float, ...]]  # budget -> level of each order
+    call_price: float = 0.0  # utility that one more reader call had to bring
+    token_price: float = 0.0
+
+    def __post_init__(self) -> None:
+        for fault in _ladder_faults(self):
+            raise RouterError(f"the ladder: {fault}")
+
+    def order(self, x: Sequence[float], *, budget: int, available: Iterable[str] | None = None) -> tuple[str, ...]:
+        """The rungs for one feature vector (in the order of `FEATURES`), without actions that are not available.
+
+        Empty where the ladder knows none of the available actions.
+        """
+        used = [x[_PLACE[name]] for name in self.features]
+        usable = None if available is None else set(available)
+        best: float = -math.inf
+        found: tuple[str, ...] = ()
+        for rungs, row, level in zip(self.orders, self.weights, self.levels(budget), strict=True):
+            left = rungs if usable is None else tuple(name for name in rungs if name in usable)
+            worth = round(math.fsum((level, *map(mul, row, used))), TIED)
+            if left and worth > best:
+                best, found = worth, left
+        return found
+
+    def levels(self, budget: int) -> tuple[float, ...]:
+        """The level of every order at a budget."""
+        below = max((b for b in self.intercepts if b <= budget), default=min(self.intercepts))
+        above = min((b for b in self.intercepts if b >= budget), default=max(self.intercepts))
+        low, high = self.intercepts[below], self.intercepts[above]
+        if below >= above:
+            return high if budget > below else low
+        part = math.log2(budget / below) / math.log2(above / below)
+        return tuple(a + part * (b - a) for a, b in zip(low, high, strict=True))
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Ladder:
+        """The ladder that these plain JSON values describe."""
+        if unknown := set(plain).difference(cls.__slots__):
+            raise RouterError(f"the ladder has unknown entries: {_few(sorted(map(str, unknown)))}")
+        return cls(
+            orders=tuple(tuple(_list(order)) for order in plain["orders"]),
+            features=tuple(plain["features"]),
+            weights=tuple(tuple(map(_number, row)) for row in plain["weights"]),
+            intercepts={_budget(budget): tuple(map(_number, row)) for budget, row in plain["intercepts"].items()},
+            call_price=_number(plain.get("call_price", 0.0)),
+            token_price=_number(plain.get("token_price", 0.0)),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ladder as plain JSON values."""
+        return {
+            "orders": [list(order) for order in self.orders],
+            "features": list(self.features),
+            "weights": [list(row) for row in self.weights],
+            "intercepts": {str(budget): list(row) for budget, row in self.intercepts.items()},
+            "call_price": self.call_price,
+            "token_price": self.token_price,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +130,9 @@ class Router:
     embedder: str | None = None  # what the two embedding features were computed with
     counter: str | None = None  # what tokens were counted with
     reasons: Mapping[str, str] = field(default_factory=dict)  # action -> own sentence with $names
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # what it was learned from; CONFIGURATION is compared
+    ladder: Ladder | None = None
+    certificate: Mapping[str, Any] | None = None  # alpha, delta, and per budget the bound on harm that was found
 
     def __post_init__(self) -> None:
         for fault in _faults(self):
@@ -87,6 +169,8 @@ class Router:
             router=self.name,
             budget=budget,
             extrapolated=extrapolated,
+            certified=self._certifies(budget, left),
+            order=() if self.ladder is None else self.ladder.order(seen, budget=budget, available=available),
         )
         return replace(decision, reason=_reason(self, decision, best))
 
@@ -106,6 +190,22 @@ class Router:
         below = max((b for b in self.thresholds if b <= budget), default=min(self.thresholds))
         above = min((b for b in self.thresholds if b >= budget), default=max(self.thresholds))
         return max(self.thresholds[below], self.thresholds[above])
+
+    def differences(self, running: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """Where a configuration is not the one it was learned on: name -> (learned with, running)."""
+        learned = {"embedder": self.embedder, "counter": self.counter, **self.provenance}
+        return {
+            name: (learned[name], running[name])
+            for name in CONFIGURATION
+            if learned.get(name) is not None and name in running and str(learned[name]) != str(running[name])
+        }
+
+    def _certifies(self, budget: int, left: Collection[str]) -> bool:
+        """Whether the certificate speaks of this: a certified budget and threshold, and the very actions it knew."""
+        if self.certificate is None or budget not in self.thresholds or len(left) < len(self.actions):
+            return False
+        found = self.certificate["budgets"].get(str(budget))
+        return found is not None and found["tau"] == _or_null(self.thresholds[budget])
 
     def _accepts(self, advantage: float, tau: float) -> bool:
         return advantage >= tau if self.thresholds else advantage > 0
@@ -154,8 +254,10 @@ class Router:
                 counter=plain.get("counter"),
                 reasons=dict(plain.get("reasons", {})),
                 provenance=dict(plain.get("provenance", {})),
+                ladder=None if plain.get("ladder") is None else Ladder.from_dict(plain["ladder"]),
+                certificate=None if plain.get("certificate") is None else dict(plain["certificate"]),
             )
-        except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise RouterError(f"a value of the router has the wrong shape: {_line(error)}") from None
 
     def to_dict(self) -> dict[str, Any]:
@@ -168,12 +270,14 @@ class Router:
             "features": list(self.features),
             "weights": {action: list(row) for action, row in self.weights.items()},
             "intercepts": dict(self.intercepts),
-            "thresholds": {str(b): tau if math.isfinite(tau) else None for b, tau in self.thresholds.items()},
+            "thresholds": {str(b): _or_null(tau) for b, tau in self.thresholds.items()},
             "budgets": list(self.budgets),
             "embedder": self.embedder,
             "counter": self.counter,
             "reasons": dict(self.reasons),
             "provenance": dict(self.provenance),
+            "ladder": None if self.ladder is None else self.ladder.to_dict(),
+            "certificate": None if self.certificate is None else dict(self.certificate),
         }
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -324,6 +428,10 @@ def _faults(router: Router) -> Iterator[str]:
     yield from _weight_faults(router)
     yield from _budget_faults(router)
     yield from _reason_faults(router)
+    if router.ladder is not None and (strange := {*chain(*router.ladder.orders)}.difference(router.actions)):
+        yield f"the ladder names {_few(sorted(strange))}, which the router does not know"
+    if router.certificate is not None:
+        yield from _certificate_faults(router.certificate)
     if not all(label is None or _is_label(label) for label in (router.embedder, router.counter)):
         yield "embedder and counter must be names or null"
 
@@ -346,6 +454,34 @@ def _budget_faults(router: Router) -> Iterator[str]:
         yield "thresholds must be numbers, or null where nothing is accepted"
 
 
+def _ladder_faults(ladder: Ladder) -> Iterator[str]:
+    size = len(ladder.orders)
+    if not size or not all(order and len(set(order)) == len(order) for order in ladder.orders):
+        yield "orders must be lists of distinct actions"
+    if not all(_is_label(name) for order in ladder.orders for name in order):
+        yield "actions must be names of 1 to 100 printable characters"
+    if not set(ladder.features) <= set(FEATURES) or len(set(ladder.features)) < len(ladder.features):
+        yield f"features must be distinct names out of {', '.join(FEATURES)}"
+    if not ladder.intercepts or not all(type(b) is int and 1 <= b <= LARGEST_BUDGET for b in ladder.intercepts):
+        yield "levels must be given at budgets of 1 or more"
+    if len(ladder.weights) != size or any(len(row) != size for row in ladder.intercepts.values()):
+        yield f"there are {size} orders, and every one needs weights and a level at each budget"
+    if any(len(row) != len(ladder.features) for row in ladder.weights):
+        yield f"every order needs {len(ladder.features)} weights, one a feature"
+    numbers = chain(*ladder.weights, *ladder.intercepts.values(), (ladder.call_price, ladder.token_price))
+    if not all(map(math.isfinite, numbers)):
+        yield "every number must be finite"
+
+
+def _certificate_faults(certificate: Mapping[str, Any]) -> Iterator[str]:
+    levels = [certificate.get(name) for name in ("alpha", "delta")]
+    if not all(isinstance(level, float) and 0 < level < 1 for level in levels):
+        yield "a certificate needs alpha and delta between 0 and 1"
+    budgets = certificate.get("budgets")
+    if not isinstance(budgets, Mapping) or not all(isinstance(e, Mapping) and "tau" in e for e in budgets.values()):
+        yield "a certificate needs budgets, and the tau that it was found for at each"
+
+
 def _reason_faults(router: Router) -> Iterator[str]:
     for action, sentence in router.reasons.items():
         if action not in router.actions:
@@ -356,6 +492,10 @@ def _reason_faults(router: Router) -> Iterator[str]:
             yield f"the reason for {action} may use ${', $'.join(sorted(_SPEAKABLE))} and no other $"
 
 
+def _or_null(tau: float) -> float | None:
+    return tau if math.isfinite(tau) else None
+
+
 def _is_label(value: Any) -> bool:
     return isinstance(value, str) and 0 < len(value) <= 100 and value.isprintable()
 
@@ -364,6 +504,12 @@ def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{str(value)[:40]!r} is not a number")
     return float(value)
+
+
+def _list(value: Any) -> Sequence[Any]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise TypeError(f"{str(value)[:40]!r} is not a list")
+    return value
 
 
 def _budget(value: Any) -> int:

@@ -3,6 +3,9 @@
 run.py      the group: every error becomes one line and an exit code
 options.py  the options that verbs share; text from standard input
 verbs.py    the verbs
+study.py    label: questions into outcomes
+learn.py    fit, calibrate, crossfit
+mechanism.py  the paper's model of why, drawn
 show.py     results for people, and as JSON
 doctor.py   what is configured and what is missing
 story.py    how the demo is told

@@ -27,6 +27,8 @@ EXTRAS = {  # extra -> what it brings, and the modules by which it is recognised
     "bpe": ("exact BPE token counts", ("bpe_openai",)),
     "http": ("OpenAI-compatible model endpoints", ("httpx",)),
     "local": ("local GGUF models", ("xllamacpp",)),
+    "learn": ("Parquet files and boosted trees", ("pyarrow", "sklearn")),
+    "report": ("figures", ("matplotlib",)),
     "gpu": ("local models on a GPU", ("torch", "transformers", "accelerate")),
     "bench": ("rivals for the benchmarks", ("rank_bm25", "bm25s", "tantivy", "psutil")),
 }

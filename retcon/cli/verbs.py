@@ -11,8 +11,10 @@ from typing import Annotated, Any
 import typer
 
 import retcon
+from retcon.cli import learn, show, study
 from retcon.cli import options as opt
-from retcon.cli import show
+from retcon.cli.mechanism import EXAMPLES as MECHANISM
+from retcon.cli.mechanism import mechanism
 from retcon.cli.run import Group
 from retcon.errors import InputError
 from retcon.memory import Memory
@@ -468,6 +470,42 @@ def load(
     with opt.opened(db, create=True) as memory, show.bar("load", total) as progress:
         added = memory.load(opt.stdin_lines() if file == "-" else file, progress=progress)
     return show.document({"added": added}) if as_json else show.out(f"added {show.plural(added, 'note')} to {db}")
+
+
+# -- studies -----------------------------------------------------------------------------------------------------------
+
+app.command(
+    epilog=examples(
+        "retcon label sample --model model.gguf --protocol product -o outcomes.csv",
+        "retcon label longmemeval-gold --folder data --model http://localhost:8000/v1 --model-name qwen",
+        "retcon label locomo --protocol full-history --sample 300 --dry-run --model model.gguf",
+    )
+)(study.label)
+
+
+# -- learning ----------------------------------------------------------------------------------------------------------
+
+app.command(
+    epilog=examples(
+        "retcon fit outcomes.csv --setting controlled -o router.json",
+        "retcon fit outcomes.parquet --actions retain,extract --group conversation --about date=2026-11-15",
+    )
+)(learn.fit)
+app.command(
+    epilog=examples(
+        "retcon calibrate held-out.csv --router router.json --rule certified --alpha 0.05",
+        "retcon calibrate held-out.csv --router router.json --cap 0.02 -o careful.json",
+    )
+)(learn.calibrate)
+app.command(
+    epilog=examples(
+        "retcon crossfit outcomes.csv --setting controlled --actions retain,abstract,merge,rewrite",
+        "retcon crossfit outcomes.csv --setting full-history --group conversation --repeats 20 --skip MLP --json",
+    )
+)(learn.crossfit)
+
+
+app.command(epilog=examples(*MECHANISM))(mechanism)
 
 
 class CacheJob(StrEnum):

@@ -2,8 +2,8 @@
 
 Asks are sorted by length and padded on the left. A batch is bounded by the tokens it may come to, prompts and answers
 together, and by rows; one that still does not fit the memory is halved. Sampling adds Gumbel noise to the logits and
-takes the largest (which draws from the softmax); the noise of a row comes from its own seed, so an answer does not
-depend on what shares its batch, up to rounding.
+takes the largest (which draws from the softmax); the noise of a row is a hash of its seed, the step and the token, so
+an answer does not depend on what shares its batch, up to rounding, and all rows of a batch are drawn at once.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class HfChat:
     def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]:
         with self._lock:
             out: dict[int, Reply | ModelError] = {}
-            rows = [_Row(i, ask, self._ids(ask)) for i, ask in enumerate(asks)]
+            rows = [_Row(i, ask, ids) for i, (ask, ids) in enumerate(zip(asks, self._ids(asks), strict=True))]
             for row in rows:
                 if self._window and len(row.ids) + row.ask.max_tokens > self._window:
                     needed = f"{len(row.ids)} tokens and {row.ask.max_tokens} for the answer"
@@ -80,14 +80,16 @@ class HfChat:
                 out |= self._answer(batch)
             return [out[i] for i in range(len(asks))]
 
-    def _ids(self, ask: Ask) -> list[int]:
-        text = self._tokenizer.apply_chat_template(clean_messages(ask), tokenize=False, add_generation_prompt=True)
-        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+    def _ids(self, asks: Sequence[Ask]) -> list[list[int]]:
+        """The tokens of every ask; the tokenizer takes them all at once, which it does in parallel."""
+        template = self._tokenizer.apply_chat_template
+        texts = [template(clean_messages(ask), tokenize=False, add_generation_prompt=True) for ask in asks]
+        return list(self._tokenizer(texts, add_special_tokens=False)["input_ids"]) if texts else []
 
     def _batches(self, rows: Sequence[_Row]) -> Iterator[list[_Row]]:
-        """Rows longest first, so that memory that does not suffice shows at once."""
+        """Rows of like ceilings together, so that none waits for a much longer answer; the longest prompts first."""
         batch: list[_Row] = []
-        for row in sorted(rows, key=lambda row: (-len(row.ids), -row.ask.max_tokens, row.place)):
+        for row in sorted(rows, key=lambda row: (-row.ask.max_tokens, -len(row.ids), row.place)):
             if batch and (len(batch) >= self.batch_rows or _size([*batch, row]) > self.batch_tokens):
                 yield batch
                 batch = []
@@ -152,21 +154,27 @@ class _Draw:
 
     def __init__(self, torch: Any, asks: Sequence[Ask], device: str) -> None:
         self.torch, self.steps = torch, list[Any]()
-        self.warm = {
-            i: (ask.temperature, torch.Generator(device).manual_seed(ask.seed or 0))
-            for i, ask in enumerate(asks)
-            if ask.temperature > 0
-        }
+        self.warm = any(ask.temperature > 0 for ask in asks)
+        self.temperature = torch.tensor([[ask.temperature] for ask in asks], device=device)
+        self.seed = torch.tensor([[ask.seed or 0] for ask in asks], device=device)
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:  # transformers' logits processor: (rows, vocabulary)
         plain = scores.float()
-        noisy = plain.clone() if self.warm else plain
-        for i, (temperature, generator) in self.warm.items():
-            uniform = self.torch.rand(plain.shape[1], generator=generator, device=plain.device)
-            noisy[i] -= temperature * self.torch.log(-self.torch.log(uniform.clamp(1e-20, 1 - 1e-7)))
+        noisy = plain
+        if self.warm:  # a greedy row has temperature 0, and gets no noise
+            noise = self.torch.log(-self.torch.log(self._uniform(plain.shape[1]))).float()
+            noisy = plain - self.temperature * noise
         chosen = noisy.argmax(dim=1, keepdim=True)
         self.steps.append((plain.gather(1, chosen) - plain.logsumexp(dim=1, keepdim=True)).squeeze(1))
         return noisy
+
+    def _uniform(self, size: int) -> Any:
+        """(rows, size) numbers in (0, 1): seed, step and token mixed in 32 bits (multiply, shift, xor; twice)."""
+        token = self.torch.arange(size, device=self.seed.device)
+        mixed = (self.seed * 0x9E3779B1 + len(self.steps) * 0x85EBCA77 + token * 0xC2B2AE3D) & 0xFFFFFFFF
+        for _ in range(2):
+            mixed = ((mixed ^ (mixed >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
+        return ((mixed ^ (mixed >> 16)).double() + 0.5) / 2.0**32
 
     def logprobs(self) -> list[list[float]]:
         found: list[list[float]] = self.torch.stack(self.steps, dim=1).tolist()

@@ -1,0 +1,255 @@
+"""The verbs of a study: label (questions into outcomes), and what is built on it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from retcon.cli import options as opt
+from retcon.cli import show
+from retcon.cli.learn import names, numbers
+from retcon.errors import InputError
+
+Data = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="longmemeval-gold, -oracle, -s, -m, locomo, sample, or your own questions as a .jsonl file.",
+    ),
+]
+Folder = Annotated[
+    Path | None,
+    typer.Option("--folder", envvar="RETCON_DATA", metavar="DIR", help="Where the publishers' files are."),
+]
+ProtocolName = Annotated[
+    str, typer.Option("--protocol", metavar="NAME", help="controlled, full-history, or product (Memory's defaults).")
+]
+Arms = Annotated[
+    str,
+    typer.Option("--actions", metavar="A,B,C", help="Actions; merge-agnostic is merge written without the question."),
+]
+Cache = Annotated[
+    Path, typer.Option("--cache", metavar="FILE", help="Where replies are kept, so that a run can go on later.")
+]
+
+
+def chosen_questions(
+    data: str, folder: Path | None, *, abstentions: bool, ids: Path | None, sample: int | None, seed: int,
+    corrections: bool,
+) -> Sequence[Any]:  # fmt: skip
+    """The questions of a dataset that were asked for, in the dataset's order."""
+    from retcon import study
+
+    found = study.load(data, folder=folder, corrections=corrections)
+    for reason, gone in found.skipped.items():
+        show.warn(f"{show.plural(len(gone), 'question')} left out: {reason}")
+    questions = found.questions
+    picked = [q for q in questions if q.abstention] if abstentions else [q for q in questions if not q.abstention]
+    if ids is not None:
+        wanted = _ids(ids)
+        picked = [q for q in questions if q.id in wanted]
+        if missing := wanted.difference(q.id for q in picked):
+            raise InputError(f"{ids}: {len(missing)} ids are not in {data}, the first: {min(missing)}")
+    if sample is not None and sample < len(picked):
+        kept = {q.id for q in study.sample(picked, sample, seed=seed)}
+        picked = [q for q in picked if q.id in kept]
+    return picked
+
+
+def _ids(path: Path) -> set[str]:
+    try:
+        return set(path.read_text(encoding="utf-8").split())
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def label(
+    data: Data,
+    *,
+    protocol: ProtocolName = "controlled",
+    actions: Arms = "retain,extract,merge,abstract,rewrite",
+    budgets: Annotated[
+        str | None, typer.Option("--budgets", metavar="N,N", help="Tokens; else the protocol's.")
+    ] = None,
+    realizations: Annotated[
+        int, typer.Option("--realizations", metavar="N", min=1, help="The first is greedy, others are sampled.")
+    ] = 1,
+    sample: Annotated[int | None, typer.Option("--sample", metavar="N", min=1, help="So many questions.")] = None,
+    ids: Annotated[Path | None, typer.Option("--ids", metavar="FILE", help="Only the questions it names.")] = None,
+    abstentions: Annotated[
+        bool, typer.Option("--abstentions", help="The questions to which 'not in memory' is the right answer.")
+    ] = False,
+    corrections: Annotated[
+        bool, typer.Option("--corrections", help="LoCoMo's labels as its audit mends them.")
+    ] = False,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Draws the sample.")] = 20260716,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Outcomes, .csv or .parquet.")] = Path(
+        "outcomes.csv"
+    ),
+    answers: Annotated[
+        Path | None, typer.Option("--answers", metavar="FILE", help="Also the replies, as JSONL; they quote the data.")
+    ] = None,
+    cache: Cache = Path("replies.db"),
+    model: opt.Model = None,
+    model_name: opt.ModelName = None,
+    timeout: opt.Timeout = None,
+    judge_model: Annotated[
+        str | None, typer.Option("--judge-model", metavar="URL|FILE", help="Another model as judge.")
+    ] = None,
+    judge_name: Annotated[str | None, typer.Option("--judge-name", metavar="NAME", help="Its name at the URL.")] = None,
+    no_judge: Annotated[bool, typer.Option("--no-judge", help="Only the judges that need no model.")] = False,
+    price_in: Annotated[float, typer.Option("--price-in", metavar="P", help="For a million tokens read.")] = 0.0,
+    price_out: Annotated[float, typer.Option("--price-out", metavar="P", help="For a million tokens written.")] = 0.0,
+    chunk: Annotated[int, typer.Option("--chunk", metavar="N", min=1, help="Asks sent, then kept, at once.")] = 512,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would take, and stop.")] = False,
+    folder: Folder = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Measure every action on every question: generate, answer, judge.
+
+    What it will take is said before it starts. Stopped at any point, the same command goes on where it was: replies
+    are kept in the cache. The exit code is 1 where some outcomes could not be measured; run it again for those.
+    """
+    from retcon.cache import ReplyCache
+    from retcon.outcomes import write
+    from retcon.study import label as labels
+    from retcon.study.protocols import cases
+
+    rules = protocol_of(protocol, budgets)
+    labels.check_arms(arms := names(actions) or [])
+    writer, grader = models(model, model_name, timeout, judge_model, judge_name)
+    kept = ReplyCache(cache, max_bytes=1 << 36)
+    picked = chosen_questions(
+        data, folder, abstentions=abstentions, ids=ids, sample=sample, seed=seed, corrections=corrections
+    )
+    usable = [question for question in picked if question.evidence or rules.retriever != "gold"]
+    if len(usable) < len(picked):
+        show.warn(f"{show.plural(len(picked) - len(usable), 'question')} left out: no gold evidence")
+    todo = labels.cells(cases(usable, rules), arms, budgets=rules.budgets, realizations=realizations)
+    expected = labels.estimate(todo, writer, kept, judged=not no_judge)
+    tell_estimate(expected, writer.name, price_in=price_in, price_out=price_out)
+    if dry_run:
+        if as_json:
+            show.document(_plain(expected))
+        return
+    per_ask = labels.probe(todo, writer, kept)
+    if per_ask:
+        calls = sum(expected.calls.values()) - expected.kept
+        show.warn(f"about {duration(per_ask * calls)} if every call takes {per_ask:.2f} s as the first few did")
+    with stages() as progress:
+        found = labels.label(
+            todo, writer, kept, grader=grader, judged=not no_judge, chunk=chunk, progress=progress
+        )  # fmt: skip
+    kept.close()
+    if found.outcomes is not None:
+        write(found.outcomes, output)
+        if answers is not None:
+            answers.write_text("".join(json.dumps(row) + "\n" for row in found.answers), encoding="utf-8")
+    result = {
+        "outcomes": str(output), "rows": 0 if found.outcomes is None else len(found.outcomes),
+        "failures": dict(found.failures), "calls": found.calls, "reused": found.reused,
+    }  # fmt: skip
+    if as_json:
+        show.document(result)
+    else:
+        show.out(
+            f"wrote {result['rows']} outcomes to {output}; {found.calls} calls paid, {found.reused} from the cache"
+        )
+        for reason, count in found.failures.items():
+            show.warn(f"{count} outcomes are missing ({reason}): run it again")
+    if found.failures:
+        raise typer.Exit(1)
+
+
+def protocol_of(name: str, budgets: str | None) -> Any:
+    """The protocol of that name, with other budgets where they are given."""
+    from retcon.study.protocols import PROTOCOLS
+
+    if name not in PROTOCOLS:
+        raise InputError(f"no protocol {name!r}; there are {', '.join(PROTOCOLS)}")
+    asked = numbers(budgets)
+    return PROTOCOLS[name] if asked is None else replace(PROTOCOLS[name], budgets=tuple(sorted(asked)))
+
+
+def models(
+    model: str | None, name: str | None, timeout: float | None, judge: str | None, judge_name: str | None
+) -> tuple[Any, Any]:
+    """Who writes and reads, and who judges (None: the same)."""
+    from retcon.model import chat
+
+    given = opt.model(model, name, needed_by="label")
+    key = os.environ.get("RETCON_API_KEY") or os.environ.get("OPENAI_API_KEY")
+    limit = 600.0 if timeout is None else timeout
+
+    def opened(where: str, called: str | None) -> Any:
+        return chat(where, name=called, key=key if opt.is_url(where) else None, timeout=limit, concurrency=16)
+
+    writer = opened(given["model"], given["model_name"])
+    return writer, None if judge is None else opened(judge, judge_name)
+
+
+@contextlib.contextmanager
+def stages() -> Iterator[Any]:
+    """A callback (stage, done, total), drawn on standard error: a bar a stage, or lines where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield _Lines()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description:>6}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as drawn:
+        tasks: dict[str, Any] = {}
+
+        def step(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = drawn.add_task(stage, total=total)
+            drawn.update(tasks[stage], completed=done, total=total)
+
+        yield step
+
+
+class _Lines:
+    """Progress as plain lines."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, int] = {}
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        tenth = 10 * done // max(total, 1)
+        if self.told.get(stage) != tenth:
+            self.told[stage] = tenth
+            show.warn(f"{stage} {done} of {total}")
+
+
+def tell_estimate(expected: Any, model: str, *, price_in: float, price_out: float) -> None:
+    """What a run will take, on standard error."""
+    calls = ", ".join(f"{count} to {stage}" for stage, count in expected.calls.items())
+    show.warn(
+        f"{show.plural(expected.cells, 'outcome')} with {model}: calls {calls} at most; {expected.kept} kept before"
+    )
+    cost = expected.cost(price_in=price_in, price_out=price_out)
+    money = f", {cost:.2f} at the prices given" if cost else ""
+    show.warn(f"about {expected.prompt_tokens} tokens read and at most {expected.completion_tokens} written{money}")
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words."""
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+
+
+def _plain(expected: Any) -> dict[str, Any]:
+    return {
+        "cells": expected.cells, "calls": dict(expected.calls), "kept": expected.kept,
+        "prompt_tokens": expected.prompt_tokens, "completion_tokens": expected.completion_tokens,
+    }  # fmt: skip
