@@ -78,9 +78,10 @@ _RULES = {
 }
 _NO_ANSWER = (
     "The question cannot be answered, and the remark says why. Say yes if the reply says that it does not know, or that"
-    " this was never said. Say no if the reply gives an answer."
+    " this is not in memory or was never said. Say no if the reply gives an answer."
 )
 _ASKS = {"answer": "Is the reply right?", "rubric": "Does the reply fit the user?", "remark": "Does the reply decline?"}
+_COUNTED_TIME = frozenset({"day", "week", "month", "year"})
 _TAGS = re.compile(r"<(?=\s*+/?+\s*+(?:question|answer|rubric|remark|reply)\b)", re.IGNORECASE)
 _YES_NO = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 
@@ -89,8 +90,11 @@ def prompt(case: Case) -> Ask:
     """The request to the judge: the rule of the question's type, then question, gold answer and reply as data."""
     given = "remark" if case.abstention else "rubric" if case.kind == PREFERENCE else "answer"
     rule = _NO_ANSWER if case.abstention else _RULES[case.kind]
-    named = {"question": case.question, given: case.gold, "reply": case.reply}
-    parts = [f"<{tag}>{_data(text)}</{tag}>" for tag, text in named.items()]
+    gold = _data(case.gold)
+    if given == "answer" and case.kind == TEMPORAL and (others := _one_off(case)):
+        gold = gold.rstrip(". ") + others
+    named = {"question": _data(case.question), given: gold, "reply": _data(case.reply)}
+    parts = [f"<{tag}>{text}</{tag}>" for tag, text in named.items()]
     shown = "right answer" if given == "answer" else given
     system = {"role": "system", "content": _SYSTEM.format(given=shown, rule=rule)}
     user = {"role": "user", "content": "\n".join([*parts, "", f"{_ASKS[given]} Answer yes or no"])}
@@ -100,6 +104,17 @@ def prompt(case: Case) -> Ask:
 def _data(text: str) -> str:
     """The text on one line, unable to close a tag of the prompt or to open another turn."""
     return _TAGS.sub("‹", as_data(one_line(text)))
+
+
+def _one_off(case: Case) -> str:
+    """The counts of time one off the gold one, as further answers: small models know that rule and do not apply it."""
+    counts = _amounts_asked(case.gold, case.question)
+    values = {value for count in counts for value in count.values if value.denominator == 1}
+    units = {count.unit for count in counts} - set(_THINGS) or _units_asked(case.question)[0]
+    if len(counts) != 1 or len(values) != 1 or len(units) != 1 or not units <= _COUNTED_TIME:
+        return ""
+    (value,), (unit,) = values, units
+    return "".join(f", or {n} {unit}{'s' * (n != 1)}" for n in (value - 1, value + 1) if n > 0)
 
 
 def verdict(reply: Reply) -> float | None:

@@ -8,7 +8,7 @@ A table on disk (CSV, or Parquet with the extra `learn`) becomes `Outcomes`, a c
     abstained logprob unsupported    what came out
     context_tokens generated_tokens prompted_tokens model_calls reader_tokens seconds    what it cost
     judge_<name>        utility in [0, 1] by each judge
-    model reader judge_model judge_prompts retriever counter embedder renderer prompts ...        how it was made
+    model reader grader retriever counter embedder renderer prompts ...        how it was made
 
 Needed are question_id, budget, action and one judge. A retention row whose `pair` names an action is that action's own
 counterpart: gains use it, joint tables the mean of all retentions. Other columns are carried along.
@@ -38,7 +38,6 @@ Array = NDArray[np.float64]
 Column = NDArray[Any]
 
 JUDGE = "judge_"
-NO_JUDGE = ("judge_model", "judge_prompts")  # columns about judges, no verdicts
 KEY = ("dataset", "setting", "question_id", "budget", "action", "realization", "pair")
 TEXT = ("dataset", "setting", "question_id", "conversation", "type", "action", "pair", "fold")
 WHOLE = ("budget", "realization")
@@ -65,7 +64,7 @@ class Outcomes:
     @property
     def judges(self) -> tuple[str, ...]:
         """The names of the judges whose verdicts the rows carry."""
-        return tuple(name.removeprefix(JUDGE) for name in self.columns if _is_verdict(name))
+        return tuple(name.removeprefix(JUDGE) for name in self.columns if name.startswith(JUDGE))
 
     @property
     def actions(self) -> tuple[str, ...]:
@@ -324,7 +323,7 @@ class _Builder:
 
     def _retentions(self, values: Column) -> Array:
         sums, counts = np.zeros((2, *self.shape[:2]))
-        mine = self.a == 0
+        mine = (self.a == 0) & ~np.isnan(values)
         np.add.at(sums, (self.q[mine], self.b[mine]), values[mine])
         np.add.at(counts, (self.q[mine], self.b[mine]), 1)
         return sums / counts
@@ -474,7 +473,7 @@ def _cell(value: Any) -> str:
 def _typed(name: str, values: Sequence[Any]) -> Column:
     if name in WHOLE:
         return np.array([_whole(name, number, value) for number, value in enumerate(values, 1)], np.int64)
-    if name in NUMBERS or _is_verdict(name):
+    if name in NUMBERS or name.startswith(JUDGE):
         return np.array([_number(name, number, value) for number, value in enumerate(values, 1)], np.float64)
     return np.array(["" if value is None else str(value) for value in values], object)
 
@@ -496,10 +495,6 @@ def _whole(name: str, row: int, value: Any) -> int:
     if not 0 <= found <= _MOST or found != int(found):
         raise InputError(f"row {row}: {name} is {str(value)[:40]!r}, not a whole number of 0 or more")
     return int(found)
-
-
-def _is_verdict(column: str) -> bool:
-    return column.startswith(JUDGE) and column not in NO_JUDGE
 
 
 def _faults(table: Outcomes) -> Iterator[str]:

@@ -367,6 +367,24 @@ def test_the_prompt_holds_the_rule_of_its_type_and_no_other(kind: str, abstentio
     assert len(system) + len(user) < 800
 
 
+@pytest.mark.parametrize(
+    ("question", "gold", "kind", "shown"),
+    [
+        ("How many days passed?", "18 days.", "temporal-reasoning", "18 days, or 17 days, or 19 days"),
+        ("How many weeks ago was it?", "4", "temporal", "4, or 3 weeks, or 5 weeks"),
+        ("How long had I known her?", "Two months", "temporal", "Two months, or 1 month, or 3 months"),
+        ("How long had I known her?", "1 week", "temporal", "1 week, or 2 weeks"),
+        ("How many days passed?", "18 days.", "multi-session", "18 days."),
+        ("How many books did I read before May?", "4", "temporal", "4"),
+        ("When was it?", "7 May 2023", "temporal", "7 May 2023"),
+        ("What time do I get up?", "6:45 AM", "temporal", "6:45 AM"),
+        ("How long did they take?", "5.5 weeks", "temporal", "5.5 weeks"),
+    ],
+)
+def test_a_temporal_count_is_shown_with_the_ones_beside_it(question: str, gold: str, kind: str, shown: str) -> None:
+    assert f"<answer>{shown}</answer>" in parts(Case(question, gold, "r", kind))[1].splitlines()
+
+
 def test_the_judge_is_asked_greedily_for_a_word() -> None:
     ask = prompt(Case("q", "g", "r", "temporal"))
     assert (ask.temperature, ask.max_tokens, ask.logprobs) == (0.0, LONGEST, True)

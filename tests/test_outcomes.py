@@ -138,13 +138,6 @@ def test_a_table_with_a_byte_order_mark_crlf_and_blank_lines_is_read(tmp_path: P
     assert same(read(tmp_path / "o.csv"), from_rows(world(2)))
 
 
-def test_columns_about_judges_are_no_verdicts(tmp_path: Path) -> None:
-    rows = [row | {"judge_model": "qwen", "judge_prompts": "1"} for row in world(3)]
-    found = from_rows(rows)
-    assert found.judges == ("llm", "overlap")
-    assert set(found.columns["judge_model"].tolist()) == {"qwen"}
-
-
 def test_the_columns_that_are_not_there_have_plain_defaults() -> None:
     found = from_rows([{"question_id": 7, "budget": "32", "action": "retain", "judge_me": "0.5"}])
     column = {name: values.tolist() for name, values in found.columns.items()}
@@ -191,8 +184,6 @@ FAULTS: list[tuple[Callable[[list[Row]], list[Row]], str]] = [
     (lambda rows: drop("judge_llm")(drop("judge_overlap")(rows)), "no utility: a column named judge_<name>"),
     (put(2, judge_llm=1.5), "row 3: judge_llm is 1.5, a utility lies in [0, 1]"),
     (put(2, judge_llm=-0.01), "row 3: judge_llm is -0.01, a utility lies in [0, 1]"),
-    (put(2, judge_llm=None), "row 3: judge_llm is missing"),
-    (put(2, judge_llm="nan"), "row 3: judge_llm is missing"),
     (put(2, judge_llm="yes"), "row 3: judge_llm is 'yes', not a number"),
     (put(2, fit="inf"), "row 3: fit is not finite"),
     (put(4, budget="many"), "row 5: budget is 'many', not a number"),
@@ -428,6 +419,29 @@ def test_the_first_gap_is_named() -> None:
         panel(from_rows(rows))
     assert panel(from_rows(rows), actions=["retain", "extract"]).actions == ("retain", "extract")
     assert panel(from_rows(rows), budgets=[32]).budgets == (32,)
+
+
+def test_a_row_without_a_verdict_is_no_outcome_for_that_judge() -> None:
+    rows = put(5, judge_llm=None)(world(3))  # q000 at 64 tokens under merge
+    assert panel(from_rows(rows), judge="overlap").runs.shape == (3, 2, 3, 1)
+    with pytest.raises(InputError, match="1 outcomes are missing, the first: q000 at 64 tokens under merge"):
+        panel(from_rows(rows))
+    assert panel(from_rows(rows), actions=["retain", "extract"]).judge == "llm"
+
+
+def test_a_retention_without_a_verdict_counts_in_no_mean() -> None:
+    row = {"question_id": "q", "budget": 32, "judge_llm": 1.0}
+    found = panel(
+        from_rows(
+            [
+                row | {"action": "retain"},
+                row | {"action": "retain", "pair": "merge", "judge_llm": None},
+                row | {"action": "merge"},
+            ]
+        )
+    )
+    assert found.retentions[0, 0] == 1.0
+    assert math.isnan(found.retained[0, 0, 1, 0])
 
 
 def test_budgets_default_to_those_at_which_every_action_was_measured() -> None:

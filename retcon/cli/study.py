@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -43,12 +43,13 @@ Cache = Annotated[
 
 def chosen_questions(
     data: str, folder: Path | None, *, abstentions: bool, ids: Path | None, sample: int | None, seed: int,
-    corrections: bool,
+    corrections: bool = False, rules: Any,
 ) -> Sequence[Any]:  # fmt: skip
-    """The questions of a dataset that were asked for, in the dataset's order."""
+    """The questions of a dataset that were asked for and that the protocol can use, in the dataset's order."""
     from retcon import study
 
-    found = study.load(data, folder=folder, corrections=corrections)
+    gold = rules.retriever == "gold"
+    found = study.load(data, folder=folder, corrections=corrections, histories=not gold)
     for reason, gone in found.skipped.items():
         show.warn(f"{show.plural(len(gone), 'question')} left out: {reason}")
     questions = found.questions
@@ -61,7 +62,12 @@ def chosen_questions(
     if sample is not None and sample < len(picked):
         kept = {q.id for q in study.sample(picked, sample, seed=seed)}
         picked = [q for q in picked if q.id in kept]
-    return picked
+    usable = [q for q in picked if q.evidence or not gold]
+    if len(usable) < len(picked):
+        show.warn(f"{show.plural(len(picked) - len(usable), 'question')} left out: no gold evidence")
+    if not usable:
+        raise InputError(f"{data} has no such question for the {rules.name} protocol")
+    return usable
 
 
 def _ids(path: Path) -> set[str]:
@@ -125,25 +131,22 @@ def label(
 
     rules = protocol_of(protocol, budgets)
     labels.check_arms(arms := names(actions) or [])
+    opt.model(model, model_name, needed_by="label")
+    writable(output)
+    picked = chosen_questions(
+        data, folder, abstentions=abstentions, ids=ids, sample=sample, seed=seed, corrections=corrections, rules=rules
+    )
     writer, grader = models(model, model_name, timeout, judge_model, judge_name)
     kept = ReplyCache(cache, max_bytes=1 << 36)
-    picked = chosen_questions(
-        data, folder, abstentions=abstentions, ids=ids, sample=sample, seed=seed, corrections=corrections
-    )
-    usable = [question for question in picked if question.evidence or rules.retriever != "gold"]
-    if len(usable) < len(picked):
-        show.warn(f"{show.plural(len(picked) - len(usable), 'question')} left out: no gold evidence")
-    todo = labels.cells(cases(usable, rules), arms, budgets=rules.budgets, realizations=realizations)
+    todo = labels.cells(cases(picked, rules), arms, budgets=rules.budgets, realizations=realizations)
     expected = labels.estimate(todo, writer, kept, judged=not no_judge)
     tell_estimate(expected, writer.name, price_in=price_in, price_out=price_out)
     if dry_run:
         if as_json:
-            show.document(_plain(expected))
+            show.document(plain_estimate(expected))
         return
-    per_ask = labels.probe(todo, writer, kept)
-    if per_ask:
-        calls = sum(expected.calls.values()) - expected.kept
-        show.warn(f"about {duration(per_ask * calls)} if every call takes {per_ask:.2f} s as the first few did")
+    first = labels.probe(todo, writer, kept)
+    tell_probe(first, expected)
     with stages() as progress:
         found = labels.label(
             todo, writer, kept, grader=grader, judged=not no_judge, chunk=chunk, progress=progress
@@ -154,19 +157,26 @@ def label(
         if answers is not None:
             answers.write_text("".join(json.dumps(row) + "\n" for row in found.answers), encoding="utf-8")
     result = {
-        "outcomes": str(output), "rows": 0 if found.outcomes is None else len(found.outcomes),
-        "failures": dict(found.failures), "calls": found.calls, "reused": found.reused,
+        "outcomes": None if found.outcomes is None else str(output),
+        "rows": 0 if found.outcomes is None else len(found.outcomes),
+        "failures": dict(found.failures), "calls": found.calls + first.calls, "reused": found.reused - first.calls,
     }  # fmt: skip
     if as_json:
         show.document(result)
     else:
-        show.out(
-            f"wrote {result['rows']} outcomes to {output}; {found.calls} calls paid, {found.reused} from the cache"
-        )
-        for reason, count in found.failures.items():
-            show.warn(f"{count} outcomes are missing ({reason}): run it again")
+        wrote = "no outcome was measured" if found.outcomes is None else f"wrote {result['rows']} outcomes to {output}"
+        show.out(f"{wrote}; {result['calls']} calls paid, {result['reused']} from the cache")
+    tell_failures(found.failures)
     if found.failures:
         raise typer.Exit(1)
+
+
+def writable(output: Path) -> None:
+    """An error where outcomes could not be written there, before anything is paid for."""
+    if output.suffix.lower() not in (".csv", ".parquet"):
+        raise InputError(f"outcomes are written as .csv or .parquet, not {output.name!r}")
+    if not output.parent.is_dir():
+        raise InputError(f"there is no folder {output.parent}")
 
 
 def protocol_of(name: str, budgets: str | None) -> Any:
@@ -176,7 +186,7 @@ def protocol_of(name: str, budgets: str | None) -> Any:
     if name not in PROTOCOLS:
         raise InputError(f"no protocol {name!r}; there are {', '.join(PROTOCOLS)}")
     asked = numbers(budgets)
-    return PROTOCOLS[name] if asked is None else replace(PROTOCOLS[name], budgets=tuple(sorted(asked)))
+    return PROTOCOLS[name] if asked is None else replace(PROTOCOLS[name], budgets=tuple(sorted(set(asked))))
 
 
 def models(
@@ -241,6 +251,20 @@ def tell_estimate(expected: Any, model: str, *, price_in: float, price_out: floa
     show.warn(f"about {expected.prompt_tokens} tokens read and at most {expected.completion_tokens} written{money}")
 
 
+def tell_probe(first: Any, expected: Any) -> None:
+    """How long a run will take, by its first asks, on standard error."""
+    if first.calls:
+        calls = sum(expected.calls.values()) - expected.kept
+        show.warn(f"about {duration(first.seconds * calls)} if every call takes {first.seconds:.2f} s as the first did")
+
+
+def tell_failures(failures: Mapping[str, int]) -> None:
+    """What could not be measured, a line a reason, on standard error."""
+    for reason, count in failures.items():
+        what = "verdict" if reason.startswith("judge") else "outcome"
+        show.warn(f"{show.plural(count, what)} missing ({reason}): the same command asks for these alone")
+
+
 def duration(seconds: float) -> str:
     """Seconds in words."""
     if seconds < 90:
@@ -248,7 +272,8 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
-def _plain(expected: Any) -> dict[str, Any]:
+def plain_estimate(expected: Any) -> dict[str, Any]:
+    """An estimate as plain JSON values."""
     return {
         "cells": expected.cells, "calls": dict(expected.calls), "kept": expected.kept,
         "prompt_tokens": expected.prompt_tokens, "completion_tokens": expected.completion_tokens,

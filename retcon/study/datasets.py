@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
@@ -11,9 +11,10 @@ from retcon import sample
 from retcon.errors import InputError
 from retcon.note import Note
 from retcon.study import locomo, longmemeval, own
-from retcon.study.question import Loaded, Question
+from retcon.study.question import Loaded, Question, chronological
 
 SAMPLE = "sample"
+POOL = "longmemeval-pool"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ SOURCES = {
 AUDIT = Source(
     ("locomo_audit_errors.json", "errors.json"), _GET.format("https://github.com/dial481/locomo-audit (errors.json)")
 )
-NAMES = (SAMPLE, *SOURCES)
+NAMES = (SAMPLE, *SOURCES, POOL)
 
 
 def load(
@@ -67,6 +68,8 @@ def load(
     if kind == "locomo":
         audit = _found(AUDIT, folder) if corrections else None
         return locomo.load(_found(SOURCES[kind], folder), corrections=audit, partial=partial)
+    if kind == POOL:
+        return _pooled(load("longmemeval-gold", folder=folder))
     if kind in SOURCES:
         path = _found(SOURCES[kind], folder)
         return longmemeval.load(path, whole_sessions=whole_sessions, histories=histories)
@@ -75,6 +78,17 @@ def load(
     raise InputError(
         f"no dataset is called {kind[:200]!r}: known are {', '.join(NAMES)}, or a path that ends in .jsonl"
     )
+
+
+def _pooled(gold: Loaded) -> Loaded:
+    """The questions over one history: the gold turns of all of them, oldest first.
+
+    A stand-in for full histories where only the gold turns can be had: a retriever has some 900 turns to choose from,
+    most of them about something else. The turns are of many people, so now and then two of them contradict each other.
+    """
+    turns = {note.id: note for question in gold.questions for note in question.evidence}
+    history = chronological(turns[name] for name in sorted(turns))
+    return replace(gold, questions=tuple(replace(each, dataset=POOL, history=history) for each in gold.questions))
 
 
 def _found(source: Source, folder: str | PathLike[str] | None) -> Path:

@@ -19,18 +19,20 @@ from typing import Any
 
 from retcon import answer, judge, operate, pack
 from retcon.cache import CachedChat, Replies, cache_key
-from retcon.errors import InputError, ModelError
+from retcon.errors import InputError, MalformedReplyError, ModelError
 from retcon.fidelity import check
 from retcon.model import Ask, Chat, Reply
 from retcon.note import RETAIN, Packed
 from retcon.outcomes import JUDGE, Outcomes, from_rows
 from retcon.study.protocols import Case, Protocol
+from retcon.tokens import counter
 
 AGNOSTIC = "-agnostic"
 READING, GRADING = f"answer-{answer.PROMPTS}", f"judge-{judge.PROMPTS}"  # versions, for the cache
 TEMPERATURE = 0.7  # of realizations after the first, which is greedy
 CHUNK = 512  # asks that are sent, and then kept, at once
 ATTEMPTS = 3
+UNREADABLE = "neither yes nor no"
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 
@@ -78,15 +80,26 @@ class Labelled:
     """The outcomes, what could not be measured, and what it took."""
 
     outcomes: Outcomes | None  # None where not one cell could be measured
-    failures: Mapping[str, int]  # reason -> cells
+    failures: Mapping[str, int]  # "stage: reason" -> cells; those of the stage "judge" have a row without its verdict
     calls: int  # paid in this run
     reused: int  # answered by the cache
     answers: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)  # the replies themselves, a row each
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """The first few asks of a run: how long one of them took, and how many had to be paid for."""
+
+    seconds: float
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a run will ask for: calls and tokens by stage; `kept` of the writing calls are in the cache already."""
+    """What a run will ask for: calls and tokens by stage; `kept` of the writing calls are in the cache already.
+
+    Calls and written tokens are the most there can be, where no reply has to be asked for twice.
+    """
 
     cells: int
     calls: Mapping[str, int]
@@ -115,8 +128,8 @@ class Desk:
         """The cache's key of an ask."""
         return cache_key(self.chat, ask, realization=0, prompt_version=version)  # a realization has a seed of its own
 
-    def answer(self, asks: Iterable[Ask], version: str, stage: str) -> None:
-        """Bring a reply to each of the asks into `known`."""
+    def answer(self, asks: Iterable[Ask], version: str, stage: str, *, worded: bool = False) -> None:
+        """Bring a reply to each of the asks into `known`; with `worded`, one without a word is a failure too."""
         waiting = {self.key(ask, version): ask for ask in asks}
         waiting = {key: ask for key, ask in waiting.items() if not isinstance(self.known.get(key), Reply)}
         for attempt in range(self.attempts):
@@ -124,19 +137,34 @@ class Desk:
                 return
             if attempt:
                 self.pause(min(2.0**attempt, 30.0))
-            self._round(waiting, version, stage)
+            self._round(waiting, version, stage, _Worded(self.chat) if worded else self.chat)
             waiting = {key: ask for key, ask in waiting.items() if not isinstance(self.known[key], Reply)}
 
-    def _round(self, waiting: Mapping[str, Ask], version: str, stage: str) -> None:
+    def _round(self, waiting: Mapping[str, Ask], version: str, stage: str, chat: Chat) -> None:
         keys = list(waiting)
         for start in range(0, len(keys), self.chunk):
             some = keys[start : start + self.chunk]
-            cached = CachedChat(self.chat, self.cache, version)
+            cached = CachedChat(chat, self.cache, version)
             self.known |= dict(zip(some, cached([waiting[key] for key in some]), strict=True))
             self.calls += cached.misses
             self.reused += cached.hits
             if self.progress is not None:
                 self.progress(stage, start + len(some), len(keys))
+
+
+class _Worded:
+    """The model, with an error in place of a reply without a word, so that it is asked for again and never kept."""
+
+    def __init__(self, chat: Chat) -> None:
+        self.chat, self.name, self.kind = chat, chat.name, chat.kind
+
+    def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]:
+        return [
+            MalformedReplyError(f"{self.name}: a reply without a word")
+            if isinstance(reply, Reply) and not reply.text.strip()
+            else reply
+            for reply in self.chat(asks)
+        ]
 
 
 class _Known:
@@ -179,6 +207,8 @@ def cells(
 def check_arms(arms: Sequence[str]) -> None:
     """An error where one is no action, or agnostic in name only."""
     operate.check_actions(arm.removesuffix(AGNOSTIC) for arm in arms)
+    if len(set(arms)) < len(arms):
+        raise InputError(f"an action stands twice: {', '.join(arms)}")
     if RETAIN not in arms:
         raise InputError(f"gains are over retain: add it to {', '.join(arms)}")
     for arm in arms:
@@ -192,43 +222,59 @@ def estimate(todo: Sequence[Cell], writer: Chat, cache: Replies, *, judged: bool
     for cell in todo:
         _generate(cell, desk, wanted)
     kept = len(cache.get_replies(list(wanted)))
-    count = todo[0].case.protocol.count if todo else len
+    count = counter("estimate")  # errs high; a call costs tokens of the model, whatever the protocol counts
     prompts = sum(count(message["content"]) for ask in wanted.values() for message in ask.messages)
     reads = len(todo)
     calls = {"write": len(wanted), "read": reads} | ({"judge": reads} if judged else {})
     held = sum(cell.budget for cell in todo)
+    longest = answer.LONGEST + (judge.LONGEST if judged else 0)
     return Estimate(
         cells=len(todo),
         calls=calls,
         prompt_tokens=prompts + held + reads * (150 + (200 if judged else 0)),
-        completion_tokens=sum(ask.max_tokens for ask in wanted.values()) + reads * (16 + (2 if judged else 0)),
+        completion_tokens=sum(ask.max_tokens for ask in wanted.values()) + reads * longest,
         kept=kept,
     )
 
 
-def probe(todo: Sequence[Cell], writer: Chat, cache: Replies, *, most: int = 8) -> float:
-    """Seconds that one ask takes, from the first few of the run; they are kept, so nothing is paid twice."""
-    desk, wanted = Desk(writer, cache), dict[str, Ask]()
-    for cell in todo:
-        if len(wanted) >= most:
-            break
-        context = _generate(cell, desk, wanted)
-        if isinstance(context, Context):
-            ask = _reading(cell, context)
-            wanted[desk.key(ask, READING)] = ask
-    few = dict(list(wanted.items())[:most])
+def probe(todo: Sequence[Cell], writer: Chat, cache: Replies, *, most: int = 8) -> Probe:
+    """How long an ask takes, from a few that the run needs anyway; they are kept, so nothing is paid twice.
+
+    They are spread over the run. Where every one of them fails there is no point in going on: the first error is
+    raised.
+    """
+    desk = Desk(writer, cache)
+    free = [cell for cell in todo if not operate.ACTIONS[cell.action].needs_model]
+    asks: dict[str, Ask] = {}
+    for cell in free[:: max(1, len(free) // most)][:most]:
+        context = _generate(cell, desk, {})
+        assert isinstance(context, Context)
+        ask = _reading(cell, context)
+        asks[desk.key(ask, READING)] = ask
     cached = CachedChat(writer, cache, READING)
     started = time.perf_counter()
-    cached([ask for key, ask in few.items() if desk.key(ask, READING) == key])
-    return (time.perf_counter() - started) / max(cached.misses, 1) if cached.misses else 0.0
+    replies = cached(list(asks.values()))
+    seconds = time.perf_counter() - started
+    for reply in replies:
+        if isinstance(reply, ModelError) and not any(isinstance(each, Reply) for each in replies):
+            raise reply
+    if replies and not any(isinstance(reply, Reply) and reply.text.strip() for reply in replies):
+        raise MalformedReplyError(
+            f"{writer.name}: {len(replies)} replies of {answer.LONGEST} tokens at most, and not a word in them; a model"
+            " that thinks first must be told not to"
+        )
+    return Probe(seconds / cached.misses if cached.misses else 0.0, cached.misses)
 
 
 def label(
     todo: Sequence[Cell], writer: Chat, cache: Replies, *, reader: Chat | None = None, grader: Chat | None = None,
-    judged: bool = True, chunk: int = CHUNK, attempts: int = ATTEMPTS, progress: Progress | None = None,
-    pause: Callable[[float], None] = time.sleep,
+    judged: bool = True, guard: bool = True, chunk: int = CHUNK, attempts: int = ATTEMPTS,
+    progress: Progress | None = None, pause: Callable[[float], None] = time.sleep,
 ) -> Labelled:  # fmt: skip
-    """Measure every cell. `writer` writes records; `reader` answers and `grader` judges, the same model if not said."""
+    """Measure every cell. `writer` writes records; `reader` answers and `grader` judges, the same model if not said.
+
+    Without `guard` no record is checked for claims without a source, which takes a while for long clusters.
+    """
 
     def desk(chat: Chat) -> Desk:
         return Desk(chat, cache, chunk=chunk, attempts=attempts, progress=progress, pause=pause)
@@ -238,16 +284,21 @@ def label(
     contexts = _write_all(todo, writes)
     replies = _read_all(todo, contexts, reads)
     verdicts = _grade_all(todo, replies, grades) if grades is not None else {}
-    rows, texts, failures = [], [], Tally[str]()
-    for place, cell in enumerate(todo):
-        fault = _fault(contexts[place], replies[place])
-        if fault is not None:
-            failures[fault] += 1
+    rows, texts, failures, seen = [], [], Tally[str](), dict[tuple[str, int], dict[str, float]]()
+    for place, (cell, context, reply) in enumerate(zip(todo, contexts, replies, strict=True)):
+        if isinstance(context, ModelError) or isinstance(reply, ModelError):
+            failures[_fault(context, reply)] += 1
             continue
-        if judged and verdicts.get(place) is None:
-            failures["judge: neither yes nor no"] += 1  # the row stays, with the verdicts of the other judges
-        rows.append(_row(cell, contexts[place], replies[place], verdicts.get(place), writes, reads, grades))
-        texts.append(_texts(cell, contexts[place], replies[place], rows[-1]))
+        verdict = verdicts.get(place)
+        if isinstance(verdict, str):  # the row stays, with the verdicts of the other judges
+            failures[f"judge: {verdict}"] += 1
+            verdict = None
+        known = cell.case.question.id, cell.budget
+        if known not in seen:
+            seen[known] = cell.case.seen(cell.budget)
+        checked = _guarded(cell, context) if guard else context
+        rows.append(_row(cell, seen[known], checked, reply, verdict, (writes, reads, grades)))
+        texts.append(_texts(cell, checked, reply, rows[-1]))
     desks = [writes, reads, *([grades] if grades is not None else [])]
     return Labelled(
         outcomes=from_rows(rows) if rows else None,
@@ -266,21 +317,19 @@ def _write_all(todo: Sequence[Cell], desk: Desk) -> list[Context | ModelError]:
     made: list[Context | ModelError] = [_WaitingError("not made yet")] * len(todo)
     left = list(range(len(todo)))
     while left:
-        wanted: dict[str, Ask] = {}
+        wanted: dict[str, dict[str, Ask]] = {}
         for place in left:
-            made[place] = _generate(todo[place], desk, wanted)
+            cell = todo[place]
+            made[place] = _generate(cell, desk, wanted.setdefault(cell.action, {}))
         left = [place for place in left if isinstance(made[place], _WaitingError)]
-        by_version: dict[str, list[Ask]] = {}
-        for place in left:
-            by_version.setdefault(_version(todo[place]), [])
-        for version in by_version:
-            some = {key: ask for key, ask in wanted.items() if desk.key(ask, version) == key}
-            desk.answer(some.values(), version, "write")
+        for action, asks in wanted.items():
+            # a note that holds nothing for the question may be rewritten to nothing; a record of nothing is a failure
+            desk.answer(asks.values(), _version(action), "write", worded=action != operate.REWRITE)
     return made
 
 
-def _version(cell: Cell) -> str:
-    return f"operate-{operate.ACTIONS[cell.action].version}"
+def _version(action: str) -> str:
+    return f"operate-{operate.ACTIONS[action].version}"
 
 
 def _generate(cell: Cell, desk: Desk, wanted: dict[str, Ask]) -> Context | ModelError:
@@ -292,17 +341,20 @@ def _generate(cell: Cell, desk: Desk, wanted: dict[str, Ask]) -> Context | Model
     try:
         made = operate.operate(
             cell.action, cell.case.cluster, cell.budget, count=count, focus=cell.focus,
-            chat=_Known(desk, _version(cell), wanted), **cell.draw,
+            chat=_Known(desk, _version(cell.action), wanted), **cell.draw,
         )  # fmt: skip
     except ModelError as error:
         return error
-    doubtful = None
-    if made.usage.model_calls and made.packed.text:
-        doubtful = not check(made.packed.text, cell.case.cluster.notes, query=cell.case.question.text).ok
     spent = made.usage
-    return Context(
-        made.packed, spent.model_calls, spent.completion_tokens, spent.prompt_tokens, spent.seconds, doubtful
-    )
+    return Context(made.packed, spent.model_calls, spent.completion_tokens, spent.prompt_tokens, spent.seconds)
+
+
+def _guarded(cell: Cell, context: Context) -> Context:
+    """The context, with the guard's finding where a model wrote it."""
+    if not context.calls or not context.packed.text:
+        return context
+    found = check(context.packed.text, cell.case.cluster.notes, query=cell.case.question.text)
+    return replace(context, unsupported=not found.ok)
 
 
 def _read_all(todo: Sequence[Cell], contexts: Sequence[Context | ModelError], desk: Desk) -> list[Reply | ModelError]:
@@ -310,9 +362,8 @@ def _read_all(todo: Sequence[Cell], contexts: Sequence[Context | ModelError], de
         None if isinstance(context, ModelError) else _reading(cell, context)
         for cell, context in zip(todo, contexts, strict=True)
     ]
-    version = f"answer-{answer.PROMPTS}"
-    desk.answer([ask for ask in asks if ask is not None], version, "read")
-    return [ModelError("there is no context") if ask is None else desk.known[desk.key(ask, version)] for ask in asks]
+    desk.answer([ask for ask in asks if ask is not None], READING, "read")
+    return [ModelError("there is no context") if ask is None else desk.known[desk.key(ask, READING)] for ask in asks]
 
 
 def _reading(cell: Cell, context: Context) -> Ask:
@@ -320,8 +371,8 @@ def _reading(cell: Cell, context: Context) -> Ask:
     return answer.prompt(asked.text, context.packed.text, asked_on=asked.date, logprobs=True, **cell.draw)
 
 
-def _grade_all(todo: Sequence[Cell], replies: Sequence[Reply | ModelError], desk: Desk) -> dict[int, float | None]:
-    """Place -> the judge's verdict; None where it could not be read."""
+def _grade_all(todo: Sequence[Cell], replies: Sequence[Reply | ModelError], desk: Desk) -> dict[int, float | str]:
+    """Place -> the judge's verdict, or why there is none."""
     asks = {
         place: judge.prompt(_case(cell, reply))
         for place, (cell, reply) in enumerate(zip(todo, replies, strict=True))
@@ -329,21 +380,23 @@ def _grade_all(todo: Sequence[Cell], replies: Sequence[Reply | ModelError], desk
     }
     desk.answer(asks.values(), GRADING, "judge")
     found = {place: _verdict(desk, ask) for place, ask in asks.items()}
-    again = {place: _insist(desk, asks[place]) for place, seen in found.items() if seen is None}
-    desk.answer([ask for ask in again.values() if ask is not None], GRADING, "judge again")
-    return found | {place: None if ask is None else _verdict(desk, ask) for place, ask in again.items()}
+    again = {place: _insist(desk, asks[place]) for place, seen in found.items() if seen == UNREADABLE}
+    desk.answer(again.values(), GRADING, "judge again")
+    return found | {place: _verdict(desk, ask) for place, ask in again.items()}
 
 
-def _verdict(desk: Desk, ask: Ask) -> float | None:
+def _verdict(desk: Desk, ask: Ask) -> float | str:
     said = desk.known[desk.key(ask, GRADING)]
-    return judge.verdict(said) if isinstance(said, Reply) else None
+    if isinstance(said, ModelError):
+        return said.code
+    verdict = judge.verdict(said)
+    return UNREADABLE if verdict is None else verdict
 
 
-def _insist(desk: Desk, ask: Ask) -> Ask | None:
-    """The ask once more after a reply that was neither yes nor no; None where there was no reply."""
+def _insist(desk: Desk, ask: Ask) -> Ask:
+    """The ask once more, after a reply that was neither yes nor no."""
     said = desk.known[desk.key(ask, GRADING)]
-    if not isinstance(said, Reply):
-        return None
+    assert isinstance(said, Reply)
     more = ({"role": "assistant", "content": said.text}, {"role": "user", "content": "One word: yes or no?"})
     return replace(ask, messages=(*ask.messages, *more))
 
@@ -356,18 +409,18 @@ def _case(cell: Cell, reply: Reply) -> judge.Case:
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-def _fault(context: Context | ModelError, reply: Reply | ModelError) -> str | None:
+def _fault(context: Context | ModelError, reply: Reply | ModelError) -> str:
     """Why a cell has no outcome."""
     if isinstance(context, ModelError):
         return f"write: {context.code}"
-    return f"read: {reply.code}" if isinstance(reply, ModelError) else None
+    return f"read: {reply.code}" if isinstance(reply, ModelError) else "none"
 
 
 def _row(
-    cell: Cell, context: Context | ModelError, reply: Reply | ModelError, verdict: float | None, writes: Desk,
-    reads: Desk, grades: Desk | None,
+    cell: Cell, seen: Mapping[str, float], context: Context, reply: Reply, verdict: float | None,
+    desks: tuple[Desk, Desk, Desk | None],
 ) -> dict[str, Any]:  # fmt: skip
-    assert isinstance(context, Context) and isinstance(reply, Reply)  # noqa: PT018
+    writes, reads, grades = desks
     asked, protocol, case = cell.case.question, cell.case.protocol, _case(cell, reply)
     judges = {} if grades is None else {f"{JUDGE}llm": verdict}
     judges |= {JUDGE + name: score(case) for name, score in judge.DETERMINISTIC.items()}
@@ -375,7 +428,7 @@ def _row(
         "dataset": asked.dataset, "setting": protocol.name, "question_id": asked.id,
         "conversation": asked.conversation, "type": asked.type or "", "raw_type": asked.raw_type,
         "abstention": "yes" if asked.abstention else "", "budget": cell.budget, "action": cell.arm,
-        "realization": cell.realization, **cell.case.seen(cell.budget),
+        "realization": cell.realization, **seen,
         "context_tokens": context.packed.tokens, "generated_tokens": context.generated,
         "model_calls": context.calls, "prompted_tokens": context.prompted,
         "reader_tokens": reply.prompt_tokens + reply.completion_tokens,
@@ -398,11 +451,8 @@ def settings(cell: Cell, writer: Chat, reader: Chat, grader: Chat | None) -> dic
     }  # fmt: skip
 
 
-def _texts(
-    cell: Cell, context: Context | ModelError, reply: Reply | ModelError, row: Mapping[str, Any]
-) -> dict[str, Any]:
+def _texts(cell: Cell, context: Context, reply: Reply, row: Mapping[str, Any]) -> dict[str, Any]:
     """A row's words, for people; they hold text of the benchmark and are kept apart from the outcomes."""
-    assert isinstance(context, Context) and isinstance(reply, Reply)  # noqa: PT018
     asked = cell.case.question
     verdicts = {name: value for name, value in row.items() if name.startswith(JUDGE)}
     return {

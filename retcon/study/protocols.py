@@ -144,11 +144,21 @@ def _found(questions: Iterable[Question], protocol: Protocol) -> Iterator[Case]:
 
 
 def chained(history: Iterable[Note]) -> Iterator[Note]:
-    """The turns, each of which names the one before it in its session: what `Memory.add` makes of a list of turns."""
-    last: dict[str | None, str] = {}
+    """The turns, each after the one before it, as `Memory.add` makes them of a list.
+
+    That is the one it names, if it has been seen; of a session the newest turn, which the store finds by itself; and
+    without a session the turn before it.
+    """
+    newest: dict[Scope, str] = {}
+    seen: set[tuple[Scope, str | None]] = set()
     for note in history:
-        yield replace(note, follows=last.get(note.session), created_at=note.created_at or "2000-01-01T00:00:00Z")
-        last[note.session] = note.id
+        scope = Scope(note.user_id, note.agent_id, note.run_id)
+        before = newest.get(scope) if note.session is None else None
+        if (scope, note.follows) in seen:
+            before = note.follows
+        yield replace(note, follows=before, created_at=note.created_at or "2000-01-01T00:00:00Z")
+        newest[scope] = note.id
+        seen.add((scope, note.id))
 
 
 def _search(store: SqliteStore, question: Question, protocol: Protocol) -> Cluster:

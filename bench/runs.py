@@ -1,0 +1,203 @@
+"""Every run of the evaluation as data, and one command that makes them, in order, resumable.
+
+    python -m bench.runs --model qwen.gguf --out rows                     all of them, on any model
+    python -m bench.runs --model http://localhost:8000/v1 --model-name m --only locomo-product --out rows
+    python -m bench.runs --replies rows/replies.jsonl.gz --out rows       rows again from kept replies, no model asked
+
+It calls what `retcon label` calls. Questions are named by the id files in bench/prereg, which were drawn before any
+outcome existed. Replies are kept in OUT/replies.db; with --export they are also written as JSON lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from bench import ROOT, data_file
+from retcon.cache import ReplyCache
+from retcon.errors import ModelError, ModelUnavailableError
+from retcon.model import Ask, Chat, HfChat, Reply, chat
+from retcon.outcomes import write
+from retcon.store.replies import Kept
+from retcon.study import Question, load
+from retcon.study.label import cells, label
+from retcon.study.protocols import PROTOCOLS, SHORT, cases
+
+PREREG = ROOT / "bench" / "prereg"
+MODEL = "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M-bf16"
+SMALL = "Qwen2.5-Coder-0.5B-Instruct-bf16"
+FREE = ("retain", "extract")
+FOCUSED = ("merge", "abstract", "hybrid")
+PAPER = ("retain", "merge-agnostic", "abstract-agnostic", "rewrite-agnostic")
+EVERY = (*FREE, *FOCUSED, "rewrite", *PAPER[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One table of outcomes: which questions, how their clusters are found, what is tried."""
+
+    name: str
+    data: str
+    protocol: str
+    arms: tuple[str, ...]
+    ids: tuple[str, ...] = ()  # id files; the name of each becomes the rows' fold where there are several
+    budgets: tuple[int, ...] | None = None
+    realizations: int = 1
+    abstentions: bool = False
+    small: bool = False  # written and read by the small model, judged by the large one
+    cap: int | None = None
+    top_k: int | None = None
+
+
+LARGE = (512, 1024, 2048, 4096)
+RUNS = (
+    Run("locomo-product", "locomo", "product", (*FREE, *FOCUSED), ("fit", "calibration", "gate")),
+    Run("pool-product", "longmemeval-pool", "product", (*FREE, *FOCUSED)),
+    Run("longmemeval-controlled", "longmemeval-gold", "controlled", EVERY),
+    Run("locomo-history", "locomo", "full-history", (*FREE, *FOCUSED, *PAPER[1:3]), ("tables",)),
+    Run("locomo-controlled", "locomo", "controlled", EVERY, ("tables",), SHORT),
+    Run("locomo-abstention", "locomo", "product", (*FREE, *FOCUSED), ("abstention",), abstentions=True),
+    Run("pool-abstention", "longmemeval-pool", "product", (*FREE, *FOCUSED), abstentions=True),
+    Run("longmemeval-realizations", "longmemeval-gold", "controlled", PAPER, realizations=3),
+    Run("locomo-rewrite", "locomo", "full-history", ("retain", "rewrite", "rewrite-agnostic"), ("rewrite",)),
+    Run("longmemeval-small", "longmemeval-gold", "controlled", PAPER, small=True),
+    Run("locomo-large", "locomo", "product", (*FREE, "merge"), ("rewrite",), LARGE, cap=6144, top_k=200),
+)
+
+
+class Replay:
+    """A model that is not there: only what the cache holds is answered."""
+
+    kind = "hf"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]:
+        return [ModelUnavailableError(f"{self.name}: not among the kept replies") for _ in asks]
+
+
+def questions(run: Run) -> Iterator[tuple[str, Question]]:
+    """(fold, question) in the dataset's order, which keeps a conversation's questions together."""
+    folder = data_file("locomo10.json" if run.data == "locomo" else "longmemeval_gold_evidence_500.json").parent
+    every = [q for q in load(run.data, folder=folder).questions if q.abstention == run.abstentions]
+    if not run.ids:
+        yield from (("", q) for q in every if q.evidence or run.abstentions)
+        return
+    fold = {name: part for part in run.ids for name in (PREREG / f"locomo-{part}.txt").read_text().split()}
+    yield from ((fold[q.id] if len(run.ids) > 1 else "", q) for q in every if q.id in fold)
+
+
+def make(
+    run: Run, large: Chat, small: Chat, cache: ReplyCache, *, limit: int | None, guard: bool, chunk: int
+) -> dict[str, Any]:
+    """The rows and words of one run."""
+    protocol = PROTOCOLS[run.protocol]
+    protocol = replace(protocol, cap=run.cap or protocol.cap, top_k=run.top_k or protocol.top_k)
+    picked = list(questions(run))[:limit]
+    todo = cells(cases((q for _, q in picked), protocol), run.arms, budgets=run.budgets, realizations=run.realizations)
+    writer = small if run.small else large
+    done = label(todo, writer, cache, grader=large, guard=guard, chunk=chunk, progress=_tell)
+    folds = {q.id: fold for fold, q in picked}
+    rows = [] if done.outcomes is None else [dict(row, fold=folds[row["question_id"]]) for row in done.outcomes.rows()]
+    return {"rows": rows, "answers": done.answers, "failures": dict(done.failures), "calls": done.calls}
+
+
+def _tell(stage: str, done: int, total: int) -> None:
+    print(f"  {time.strftime('%H:%M:%S')} {stage} {done} of {total}", flush=True)
+
+
+def main() -> None:
+    """Make the runs asked for, in order."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", help="base URL, .gguf file or transformers folder of the large model")
+    parser.add_argument("--model-name", help="its name at an endpoint")
+    parser.add_argument("--small", help="the second reader, for the run that needs it")
+    parser.add_argument("--replies", type=Path, action="append", default=[], help="kept replies to start from")
+    parser.add_argument("--only", action="append", choices=[run.name for run in RUNS])
+    parser.add_argument("--skip", action="append", default=[], choices=[run.name for run in RUNS])
+    parser.add_argument("--limit", type=int, help="so many questions of each run")
+    parser.add_argument("--export", action="store_true", help="write the replies of each run as JSON lines, no rows")
+    parser.add_argument("--chunk", type=int, default=512)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    cache = ReplyCache(options.out / "replies.db", max_bytes=1 << 36)
+    for path in options.replies:
+        restore(path, cache)
+    large = opened(options.model, options.model_name, MODEL)
+    small = opened(options.small, None, SMALL)
+    for run in RUNS:
+        if (options.only and run.name not in options.only) or run.name in options.skip:
+            continue
+        if run.small and options.model and not options.small:
+            continue
+        print(f"{time.strftime('%H:%M:%S')} {run.name}", flush=True)
+        noted = Noting(cache) if options.export else cache
+        made = make(run, large, small, noted, limit=options.limit, guard=not options.export, chunk=options.chunk)
+        print(f"{time.strftime('%H:%M:%S')} {run.name}: {len(made['rows'])} rows, {made['failures']}", flush=True)
+        if isinstance(noted, Noting):
+            noted.export(options.out / f"{run.name}.replies.jsonl.gz")
+        else:
+            keep(run, made, options.out)
+
+
+def opened(where: str | None, name: str | None, known: str) -> Chat:
+    """The model at that place; a stand-in that only the cache can answer for where none is given."""
+    if where is None:
+        return Replay(known)
+    if (Path(where) / "config.json").is_file():
+        return HfChat(where, name=known, batch_tokens=500_000, batch_rows=1024)
+    return chat(where, name=name, timeout=600, concurrency=16)
+
+
+def keep(run: Run, made: dict[str, Any], out: Path) -> None:
+    """The rows as CSV, gate questions in a file of their own; the words beside them."""
+    from retcon.outcomes import from_rows
+
+    for part, rows in (
+        ("", [row for row in made["rows"] if row["fold"] != "gate"]),
+        ("-gate", [row for row in made["rows"] if row["fold"] == "gate"]),
+    ):
+        if rows:
+            write(from_rows(rows), out / f"{run.name}{part}.csv")
+    with gzip.open(out / f"{run.name}.answers.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in made["answers"])
+
+
+class Noting(ReplyCache):
+    """A cache that remembers which replies a run used."""
+
+    def __init__(self, cache: ReplyCache) -> None:
+        self.cache, self.used = cache, dict[str, Kept]()
+
+    def get_replies(self, keys: Sequence[str], sources: Sequence[str] = ()) -> dict[str, Kept]:
+        found = self.cache.get_replies(keys, sources)
+        self.used |= found
+        return found
+
+    def put_replies(self, given: Sequence[Kept], sources: Sequence[str] = ()) -> int:
+        self.used |= {each.key: each for each in given}
+        return self.cache.put_replies(given, sources)
+
+    def export(self, path: Path) -> None:
+        """Write the replies that were used."""
+        with gzip.open(path, "wt", encoding="utf-8", compresslevel=6) as file:
+            file.writelines(json.dumps(asdict(each)) + "\n" for each in self.used.values())
+
+
+def restore(path: Path, cache: ReplyCache) -> None:
+    """Put exported replies into the cache."""
+    names = [each.name for each in fields(Kept)]
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        cache.put_replies([Kept(**{name: row[name] for name in names}) for row in map(json.loads, file)])
+
+
+if __name__ == "__main__":
+    main()
