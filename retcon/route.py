@@ -152,6 +152,7 @@ class Router:
         retain is not among them, the best of the others is taken whatever the threshold. Features that are not finite
         are a RouterError: nothing honest can be predicted from them.
         """
+        available = None if available is None else tuple(available)
         left = self._left(available, exclude)
         seen, extrapolated = self._clip(_vector(x), budget)
         mu = self.utilities(seen)

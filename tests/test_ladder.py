@@ -295,6 +295,7 @@ def test_a_router_gives_its_ladders_order_with_every_decision() -> None:
         assert decision.to_dict()["order"] == list(decision.order)
         free = router.decide(vector(found, q, 0), budget=32, available=["retain", "extract"])
         assert set(free.order) <= {"retain", "extract"}
+        assert free == router.decide(vector(found, q, 0), budget=32, available=iter(["retain", "extract"]))
         assert router.decide(vector(found, q, 0), budget=32, exclude=["extract"]).order == decision.order
     assert replace(router, ladder=None).decide(vector(found, 0, 0), budget=32).order == ()
 

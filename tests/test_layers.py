@@ -105,12 +105,34 @@ MAY_USE: dict[str, set[str]] = {
         "study.protocols", "tokens",
     },
     "study.published": set(),
-    "study.curves": {"errors", "note", "outcomes", "stats"},
+    "study.drawing": {"errors", "note", "stats"},
     "study.tables": {
         "calibrate", "crossfit", "errors", "features", "fit", "ladder", "learn", "note", "outcomes", "stats",
-        "study.curves", "study.published",
+        "study.published",
     },
-    "study.figures": {"crossfit", "errors", "note", "outcomes", "stats", "study.curves", "study.tables"},
+    "study.curves": {"crossfit", "errors", "note", "outcomes", "stats", "study.tables"},
+    "study.figures": {
+        "crossfit", "errors", "note", "outcomes", "stats", "study.curves", "study.drawing", "study.published",
+        "study.tables",
+    },
+    "study.story": {
+        "crossfit", "errors", "note", "outcomes", "stats", "study.curves", "study.figures", "study.published",
+        "study.tables",
+    },
+    "study.page": {
+        "errors", "outcomes", "study.drawing", "study.figures", "study.story", "study.tables",
+    },
+    "study.report": {
+        "crossfit", "errors", "outcomes", "study.curves", "study.figures", "study.page", "study.published",
+        "study.story", "study.tables",
+    },
+    "study.bench": {
+        "cache", "calibrate", "crossfit", "errors", "fit", "judge", "learn", "model", "note", "operate", "outcomes",
+        "route", "study.label", "study.report",
+    },
+    "study.advise": {
+        "errors", "fit", "note", "outcomes", "stats", "study.bench", "study.curves", "study.figures", "study.tables",
+    },
 }  # fmt: skip
 PURE = {
     "errors", "note", "tokens", "words", "features", "route", "pack", "extract", "fidelity", "fidelity.dates",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,16 +17,19 @@ import numpy as np
 import pytest
 from test_ask import QUERY, Both, actions, remembering
 from test_ladder import vector
-from test_outcomes import Row, world
+from test_outcomes import Row, csv_text, world
+from typer.testing import CliRunner
 
+from bench import pilot
 from retcon import pack
 from retcon.calibrate import certified_threshold, joint_thresholds, paper_threshold
+from retcon.cli import app
 from retcon.crossfit import LADDERS, TWICE, Direct, Rules, always, crossfit, default_policies
 from retcon.errors import InputError, RouterError
 from retcon.features import FEATURES
 from retcon.learn import calibrate_router, calibration_rows, constants, fit_router, summarise
 from retcon.operate import PROMPTS
-from retcon.outcomes import Outcomes, Panel, from_rows, panel
+from retcon.outcomes import KEY, SEEN, SPENT, Outcomes, Panel, from_rows, panel
 from retcon.route import Ladder, Router
 from retcon.stats import interval, resample
 
@@ -490,3 +495,66 @@ def test_a_reference_that_nobody_is_says_who_is() -> None:
     fitted = crossfit(panel(from_rows(world(20))), policies={"retention": always(0)})
     with pytest.raises(InputError, match="no policy 'best'; there are retention, "):
         summarise(fitted, reference="best")
+
+
+# -- what the docs say -------------------------------------------------------------------------------------------------
+
+
+def test_the_code_of_the_docs_runs_in_the_order_of_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [row | {"fold": "train" if int(row["question_id"][1:]) < 30 else "held"} for row in world(45)]
+    (tmp_path / "outcomes.csv").write_text(csv_text(rows), encoding="utf-8")
+    for name in ("learning", "ladder"):
+        scope: dict[str, Any] = {}
+        for code in re.findall(r"```python\n(.*?)```", page(name), re.DOTALL):
+            exec(code, scope)
+        if "memory" in scope:
+            assert scope["answer"].text is None
+            assert [rung.recall.action for rung in scope["answer"].rungs]
+            scope["memory"].close()
+    commands = re.findall(r"^\$ retcon ((?:fit|calibrate) .*)$", page("learning"), re.M)
+    assert [CliRunner().invoke(app, shlex.split(command)).exit_code for command in commands] == [0, 0]
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def test_the_pages_name_every_policy_and_every_column_that_is_read() -> None:
+    text = page("learning") + page("ladder")
+    every = set(default_policies(panel(from_rows(world(10))))) - {"always extract", "always merge"}
+    for policy in every - {"best fixed, asked again", "ladder, one order a budget"}:
+        assert policy in text
+    for column in (*KEY, *SEEN[:6], *SPENT, "abstained", "logprob", "unsupported", "conversation", "type", "fold"):
+        assert f"`{column}`" in text
+
+
+def test_absent_outcomes_end_the_bench_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RETCON_PILOT", str(tmp_path / "none.csv"))
+    with pytest.raises(SystemExit, match=r"no outcomes at .*none\.csv: set RETCON_PILOT"):
+        pilot.pilot_file()
+
+
+def test_the_bench_runs_and_its_tables_hold_what_was_measured() -> None:
+    study = replace(pilot.STUDIES[0], dataset="made", setting="up", actions=("retain", "extract", "merge"))
+    rows = from_rows(world(25))
+    keys = [each.key for each in pilot.STUDIES]
+    (one, two) = pilot.run(rows, repeats=1, draws=100, studies=[study])
+    assert (one["judge"], two["judge"]) == ("llm", "overlap")
+    result = {
+        "studies": [each | {"study": key} for key in keys for each in (one, two)],
+        "features": [{"features": "none", "direct": 0.5, "standardised": 0.5, "gain": 0.5, "best fixed action": 0.25}],
+        "decide": pilot.decide_time(from_rows([row | LONGMEMEVAL for row in world(12, actions=pilot.FOCUSED)])),
+    }
+    text = pilot.tables(result)
+    assert set(text) == {f"pilot-{name}" for name in PILOT_TABLES}
+    direct = next(row for row in one["policies"] if row["policy"] == "direct")
+    assert f"| {direct['macro']:.3f} |".replace("0.", ".") in text["pilot-controlled"]
+    assert "MLP (1 repeat)" in text["pilot-controlled"]
+    for name in PILOT_TABLES:
+        assert all(line.count("|") == text[f"pilot-{name}"].splitlines()[0].count("|")
+                   for line in text[f"pilot-{name}"].splitlines())  # fmt: skip
+
+
+LONGMEMEVAL = {"dataset": "longmemeval", "setting": "controlled"}
+PILOT_TABLES = ("controlled", "history", "ladders", "rivals", "no-model", "features", "decide")

@@ -39,6 +39,10 @@ Arms = Annotated[
 Cache = Annotated[
     Path, typer.Option("--cache", metavar="FILE", help="Where replies are kept, so that a run can go on later.")
 ]
+Chunk = Annotated[
+    int | None, typer.Option("--chunk", metavar="N", min=1, help="Asks sent, then kept, at once: 512, of a GGUF 8.")
+]
+CACHE_BYTES = 1 << 36  # offline nothing is thrown away
 
 
 def chosen_questions(
@@ -63,10 +67,11 @@ def chosen_questions(
         kept = {q.id for q in study.sample(picked, sample, seed=seed)}
         picked = [q for q in picked if q.id in kept]
     usable = [q for q in picked if q.evidence or not gold]
+    if not usable:
+        why = f"no gold evidence, which the {rules.name} protocol needs" if picked else "no question of that kind"
+        raise InputError(f"{data} has {why}")
     if len(usable) < len(picked):
         show.warn(f"{show.plural(len(picked) - len(usable), 'question')} left out: no gold evidence")
-    if not usable:
-        raise InputError(f"{data} has no such question for the {rules.name} protocol")
     return usable
 
 
@@ -114,7 +119,7 @@ def label(
     no_judge: Annotated[bool, typer.Option("--no-judge", help="Only the judges that need no model.")] = False,
     price_in: Annotated[float, typer.Option("--price-in", metavar="P", help="For a million tokens read.")] = 0.0,
     price_out: Annotated[float, typer.Option("--price-out", metavar="P", help="For a million tokens written.")] = 0.0,
-    chunk: Annotated[int, typer.Option("--chunk", metavar="N", min=1, help="Asks sent, then kept, at once.")] = 512,
+    chunk: Chunk = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would take, and stop.")] = False,
     folder: Folder = None,
     as_json: opt.AsJson = False,
@@ -136,22 +141,23 @@ def label(
     picked = chosen_questions(
         data, folder, abstentions=abstentions, ids=ids, sample=sample, seed=seed, corrections=corrections, rules=rules
     )
-    writer, grader = models(model, model_name, timeout, judge_model, judge_name)
-    kept = ReplyCache(cache, max_bytes=1 << 36)
     todo = labels.cells(cases(picked, rules), arms, budgets=rules.budgets, realizations=realizations)
-    expected = labels.estimate(todo, writer, kept, judged=not no_judge)
-    tell_estimate(expected, writer.name, price_in=price_in, price_out=price_out)
-    if dry_run:
-        if as_json:
-            show.document(plain_estimate(expected))
-        return
-    first = labels.probe(todo, writer, kept)
-    tell_probe(first, expected)
-    with stages() as progress:
-        found = labels.label(
-            todo, writer, kept, grader=grader, judged=not no_judge, chunk=chunk, progress=progress
-        )  # fmt: skip
-    kept.close()
+    with (
+        models(model, model_name, timeout, judge_model, judge_name) as (writer, grader),
+        contextlib.closing(ReplyCache(cache, max_bytes=CACHE_BYTES)) as kept,
+    ):
+        expected = labels.estimate(todo, writer, kept, judged=not no_judge)
+        tell_estimate(expected, writer.name, price_in=price_in, price_out=price_out)
+        if dry_run:
+            if as_json:
+                show.document(plain_estimate(expected))
+            return
+        first = labels.probe(todo, writer, kept)
+        tell_probe(first, expected)
+        with stages() as progress:
+            found = labels.label(
+                todo, writer, kept, grader=grader, judged=not no_judge, chunk=chunk, progress=progress
+            )  # fmt: skip
     if found.outcomes is not None:
         write(found.outcomes, output)
         if answers is not None:
@@ -189,21 +195,25 @@ def protocol_of(name: str, budgets: str | None) -> Any:
     return PROTOCOLS[name] if asked is None else replace(PROTOCOLS[name], budgets=tuple(sorted(set(asked))))
 
 
+@contextlib.contextmanager
 def models(
     model: str | None, name: str | None, timeout: float | None, judge: str | None, judge_name: str | None
-) -> tuple[Any, Any]:
-    """Who writes and reads, and who judges (None: the same)."""
+) -> Iterator[tuple[Any, Any]]:
+    """Who writes and reads, and who judges (None: the same); closed afterwards."""
     from retcon.model import chat
 
     given = opt.model(model, name, needed_by="label")
     key = os.environ.get("RETCON_API_KEY") or os.environ.get("OPENAI_API_KEY")
     limit = 600.0 if timeout is None else timeout
 
-    def opened(where: str, called: str | None) -> Any:
-        return chat(where, name=called, key=key if opt.is_url(where) else None, timeout=limit, concurrency=16)
+    with contextlib.ExitStack() as stack:
 
-    writer = opened(given["model"], given["model_name"])
-    return writer, None if judge is None else opened(judge, judge_name)
+        def opened(where: str, called: str | None) -> Any:
+            made = chat(where, name=called, key=key if opt.is_url(where) else None, timeout=limit, concurrency=16)
+            stack.callback(getattr(made, "close", lambda: None))  # closing is optional for a model
+            return made
+
+        yield opened(given["model"], given["model_name"]), None if judge is None else opened(judge, judge_name)
 
 
 @contextlib.contextmanager

@@ -118,22 +118,52 @@ class HfChat:
         }
 
     def _generate(self, rows: list[_Row]) -> tuple[list[list[int]] | None, list[list[float]]]:
-        """New tokens of each row and their log-probabilities."""
+        """New tokens of each row and their log-probabilities.
+
+        Most answers are far shorter than their ceiling: rows that are done leave the batch, so that the few long ones
+        do not carry all others to their end.
+        """
         torch, longest = self._torch, max(len(row.ids) for row in rows)
         ids = torch.full((len(rows), longest), self._pad, dtype=torch.long)
         mask = torch.zeros((len(rows), longest), dtype=torch.long)
         for i, row in enumerate(rows):
             ids[i, longest - len(row.ids) :] = torch.tensor(row.ids)
             mask[i, longest - len(row.ids) :] = 1
+        said: list[list[int]] = [[] for _ in rows]
+        logprobs: list[list[float]] = [[] for _ in rows]
         draw = _Draw(torch, [row.ask for row in rows], self.device)
+        alive, mask = torch.arange(len(rows), device=self.device), mask.to(self.device)
+        fed, cache = ids.to(self.device), None
         with torch.inference_mode():
-            out = self._model.generate(
-                input_ids=ids.to(self.device),
-                attention_mask=mask.to(self.device),
-                max_new_tokens=max(row.ask.max_tokens for row in rows),
-                logits_processor=[draw],
-            )
-        return out[:, longest:].tolist(), draw.logprobs()
+            while len(alive):
+                places = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -fed.shape[1] :]
+                out = self._model(
+                    input_ids=fed, attention_mask=mask, position_ids=places, past_key_values=cache, use_cache=True,
+                    logits_to_keep=1,
+                )  # fmt: skip
+                cache = out.past_key_values
+                tokens, values = draw(out.logits[:, -1], alive)
+                stays = self._note(rows, alive.tolist(), tokens.tolist(), values.tolist(), said, logprobs)
+                if len(stays) < len(alive):
+                    kept = torch.tensor(stays, device=self.device, dtype=torch.long)
+                    alive, tokens, mask = alive[kept], tokens[kept], mask[kept]
+                    if stays:
+                        cache.batch_select_indices(kept)
+                fed, mask = tokens[:, None], torch.cat([mask, mask.new_ones((len(alive), 1))], dim=1)
+        return said, logprobs
+
+    def _note(
+        self, rows: list[_Row], alive: list[int], tokens: list[int], values: list[float], said: list[list[int]],
+        logprobs: list[list[float]],
+    ) -> list[int]:  # fmt: skip
+        """Put each row's new token down; which of the rows alive go on."""
+        stays = []
+        for place, (row, token, value) in enumerate(zip(alive, tokens, values, strict=True)):
+            said[row].append(token)
+            logprobs[row].append(value)
+            if token not in self._ends and len(said[row]) < rows[row].ask.max_tokens:
+                stays.append(place)
+        return stays
 
     def _reply(self, row: _Row, ids: list[int], logprobs: list[float], seconds: float) -> Reply:
         ids = ids[: row.ask.max_tokens]
@@ -150,35 +180,32 @@ class HfChat:
 
 
 class _Draw:
-    """Picks each row's next token within the logits, and notes its log-probability under the model."""
+    """Picks each row's next token, and gives its log-probability under the model."""
 
     def __init__(self, torch: Any, asks: Sequence[Ask], device: str) -> None:
-        self.torch, self.steps = torch, list[Any]()
+        self.torch, self.step = torch, 0
         self.warm = any(ask.temperature > 0 for ask in asks)
         self.temperature = torch.tensor([[ask.temperature] for ask in asks], device=device)
         self.seed = torch.tensor([[ask.seed or 0] for ask in asks], device=device)
 
-    def __call__(self, input_ids: Any, scores: Any) -> Any:  # transformers' logits processor: (rows, vocabulary)
-        plain = scores.float()
+    def __call__(self, logits: Any, alive: Any) -> tuple[Any, Any]:  # (rows, vocabulary), the rows' places
+        plain = logits.float()
         noisy = plain
         if self.warm:  # a greedy row has temperature 0, and gets no noise
-            noise = self.torch.log(-self.torch.log(self._uniform(plain.shape[1]))).float()
-            noisy = plain - self.temperature * noise
+            noise = self.torch.log(-self.torch.log(self._uniform(self.seed[alive], plain.shape[1]))).float()
+            noisy = plain - self.temperature[alive] * noise
+        self.step += 1
         chosen = noisy.argmax(dim=1, keepdim=True)
-        self.steps.append((plain.gather(1, chosen) - plain.logsumexp(dim=1, keepdim=True)).squeeze(1))
-        return noisy
+        value = plain.gather(1, chosen) - plain.logsumexp(dim=1, keepdim=True)
+        return chosen.squeeze(1), value.squeeze(1)
 
-    def _uniform(self, size: int) -> Any:
+    def _uniform(self, seed: Any, size: int) -> Any:
         """(rows, size) numbers in (0, 1): seed, step and token mixed in 32 bits (multiply, shift, xor; twice)."""
-        token = self.torch.arange(size, device=self.seed.device)
-        mixed = (self.seed * 0x9E3779B1 + len(self.steps) * 0x85EBCA77 + token * 0xC2B2AE3D) & 0xFFFFFFFF
+        token = self.torch.arange(size, device=seed.device)
+        mixed = (seed * 0x9E3779B1 + self.step * 0x85EBCA77 + token * 0xC2B2AE3D) & 0xFFFFFFFF
         for _ in range(2):
             mixed = ((mixed ^ (mixed >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
         return ((mixed ^ (mixed >> 16)).double() + 0.5) / 2.0**32
-
-    def logprobs(self) -> list[list[float]]:
-        found: list[list[float]] = self.torch.stack(self.steps, dim=1).tolist()
-        return found
 
 
 def _size(rows: Sequence[_Row]) -> int:

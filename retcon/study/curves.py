@@ -29,6 +29,9 @@ FAMILIES = {
     WRITTEN: "Written by a model",
     OTHER: "Other ways to fill the budget",
 }
+LONGEST_KEY = 60  # characters of a file name
+LONGEST_NAME = 32  # characters of a dataset and setting in a legend
+LONGEST = 20  # characters of a name in the margin of a figure
 SHORT = {"retrel": "By relevance"}  # where a name would be too long for the margin of a figure
 
 
@@ -52,6 +55,7 @@ class Group:
     study: Study
     paper: CrossFit | None = None  # choosing between the paper's actions
     every: CrossFit | None = None  # choosing between all that a product would offer
+    mark: str = ""  # what tells its key from that of a group with a like name
 
     @property
     def name(self) -> str:
@@ -59,10 +63,16 @@ class Group:
         return self.study.about
 
     @property
+    def brief(self) -> str:
+        """The name for a figure, cut where it would not fit."""
+        return _cut(self.name, LONGEST_NAME) + self.mark
+
+    @property
     def key(self) -> str:
         """For file names."""
         raw = "-".join(filter(None, (self.study.dataset, self.study.setting))) or "all"
-        return "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in raw.lower())
+        plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in raw.lower())
+        return plain[:LONGEST_KEY] + self.mark
 
     @property
     def budgets(self) -> tuple[int, ...]:
@@ -106,7 +116,8 @@ class Group:
 
     def short(self, action: str) -> str:
         """The name of an action, without the form that the family says."""
-        return SHORT.get(action) or self.study.arms.names.get(action, action).split(",")[0]
+        name = SHORT.get(action) or self.study.arms.names.get(action, action).split(",")[0]
+        return _cut(name, LONGEST)
 
     def operator(self, action: str) -> str:
         """The paper's operator behind a variant; the action itself where there is none."""
@@ -138,6 +149,11 @@ class Group:
         shares = run_mean(known.T).tolist()
         found = {budget: share for budget, share in zip(self.study.budgets, shares, strict=True) if share == share}
         return found if set(self.budgets) <= set(found) else None
+
+
+def _cut(text: str, longest: int) -> str:
+    clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return clean if len(clean) <= longest else f"{clean[: longest - 1]}…"
 
 
 def over_budgets(group: Group, fit: CrossFit, values: Array) -> Estimate:

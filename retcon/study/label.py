@@ -30,7 +30,8 @@ from retcon.tokens import counter
 AGNOSTIC = "-agnostic"
 READING, GRADING = f"answer-{answer.PROMPTS}", f"judge-{judge.PROMPTS}"  # versions, for the cache
 TEMPERATURE = 0.7  # of realizations after the first, which is greedy
-CHUNK = 512  # asks that are sent, and then kept, at once
+CHUNK = 512  # asks that are sent, and then kept, at once ...
+ONE_BY_ONE = {"gguf": 8}  # ... but few by an adapter that answers them one by one: a kill loses what is not kept yet
 ATTEMPTS = 3
 UNREADABLE = "neither yes nor no"
 
@@ -116,10 +117,11 @@ class Desk:
     """A model behind a cache, asked in large batches. What fails is asked again, then stays an error."""
 
     def __init__(
-        self, chat: Chat, cache: Replies, *, chunk: int = CHUNK, attempts: int = ATTEMPTS,
+        self, chat: Chat, cache: Replies, *, chunk: int | None = None, attempts: int = ATTEMPTS,
         progress: Progress | None = None, pause: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
-        self.chat, self.cache, self.chunk, self.attempts = chat, cache, chunk, attempts
+        self.chat, self.cache, self.attempts = chat, cache, attempts
+        self.chunk = chunk or ONE_BY_ONE.get(chat.kind, CHUNK)
         self.progress, self.pause = progress, pause
         self.known: dict[str, Reply | ModelError] = {}
         self.calls = self.reused = 0
@@ -268,7 +270,7 @@ def probe(todo: Sequence[Cell], writer: Chat, cache: Replies, *, most: int = 8) 
 
 def label(
     todo: Sequence[Cell], writer: Chat, cache: Replies, *, reader: Chat | None = None, grader: Chat | None = None,
-    judged: bool = True, guard: bool = True, chunk: int = CHUNK, attempts: int = ATTEMPTS,
+    judged: bool = True, guard: bool = True, chunk: int | None = None, attempts: int = ATTEMPTS,
     progress: Progress | None = None, pause: Callable[[float], None] = time.sleep,
 ) -> Labelled:  # fmt: skip
     """Measure every cell. `writer` writes records; `reader` answers and `grader` judges, the same model if not said.
@@ -324,7 +326,7 @@ def _write_all(todo: Sequence[Cell], desk: Desk) -> list[Context | ModelError]:
         left = [place for place in left if isinstance(made[place], _WaitingError)]
         for action, asks in wanted.items():
             # a note that holds nothing for the question may be rewritten to nothing; a record of nothing is a failure
-            desk.answer(asks.values(), _version(action), "write", worded=action != operate.REWRITE)
+            desk.answer(asks.values(), _version(action), f"write {action}", worded=action != operate.REWRITE)
     return made
 
 
