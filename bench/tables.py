@@ -15,12 +15,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench import ROOT
+from bench.certificate import table as certificate_table
 from bench.fidelity import table as fidelity_table
 from bench.operators import table as operator_table
+from bench.pilot import tables as pilot_tables
 from bench.retrieval import table as retrieval_table
 from bench.speed.report import section as speed_section
 from bench.speed.report import table as speed_goals
@@ -69,6 +72,14 @@ def _transcript() -> str:
     return "\n".join([*lines, "```"])
 
 
+PILOT = ("controlled", "history", "ladders", "rivals", "no-model", "features", "decide")
+
+
+def _pilot(name: str) -> str:
+    """One of the tables that are made from the pilot's outcomes."""
+    return pilot_tables(_results("pilot"))[name]
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "retrieval": lambda: retrieval_table(_results("retrieval")),
     "tokens": lambda: token_table([TokenRow(**row) for row in _results("tokens")]),
@@ -78,8 +89,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "speed-goals": lambda: speed_goals(_results("speed")),
     "survival": _survival,
     "fidelity": lambda: fidelity_table(_results("fidelity")),
+    "certificate": lambda: certificate_table(_results("certificate")),
     "transcript": _transcript,
-}
+} | {f"pilot-{name}": partial(_pilot, f"pilot-{name}") for name in PILOT}
 
 
 def pages() -> list[Path]:

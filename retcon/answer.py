@@ -104,7 +104,8 @@ def concluded(question: str, rungs: Sequence[Rung]) -> Answer:
         if rung.error is not None:
             warnings.append(f"the reader failed on what {rung.recall.action} gave: {rung.error}")
     spent = sum((rung.usage for rung in rungs), Usage())
-    return Answer(question, None if rungs[-1].abstained else rungs[-1].reply, tuple(rungs), spent, tuple(warnings))
+    text = None if rungs[-1].abstained else rungs[-1].reply
+    return Answer(question, text, tuple(rungs), spent, tuple(dict.fromkeys(warnings)))
 
 
 def prompt(

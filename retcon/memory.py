@@ -102,7 +102,7 @@ class Memory:
         """A warning for each thing in which this memory is not what its router learned on."""
         running: dict[str, Any] = {
             "embedder": self.embed.name, "counter": self.count.name, "retriever": self.retriever,
-            "renderer": pack.RENDERER,
+            "top_k": self.top_k, "cap": self.cap, "renderer": pack.RENDERER, "accounting": "rendered",
         }  # fmt: skip
         if self.chat is not None:
             running |= {"model": self.chat.name, "prompts": PROMPTS, "focus": "focused" if focus else "agnostic"}

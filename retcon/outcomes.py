@@ -38,7 +38,7 @@ Array = NDArray[np.float64]
 Column = NDArray[Any]
 
 JUDGE = "judge_"
-KEY = ("dataset", "setting", "question_id", "budget", "action", "realization", "pair")
+KEY = ("dataset", "setting", "question_id", "budget", "action", "realization", "pair", "model", "reader")
 TEXT = ("dataset", "setting", "question_id", "conversation", "type", "action", "pair", "fold")
 WHOLE = ("budget", "realization")
 SEEN = ("notes", "cluster_tokens", "sessions", "fit", "inconsistency", "similarity", *(f"p_{name}" for name in TYPES))
@@ -46,7 +46,9 @@ SPENT = ("context_tokens", "generated_tokens", "prompted_tokens", "model_calls",
 NUMBERS = (*SEEN, *SPENT, "abstained", "logprob", "unsupported")
 # The names benchmarks give their types; LoCoMo's open questions (cat3) have no counterpart and go with multi-session.
 TYPE_OF = {"cat1": 1, "cat2": 2, "cat3": 1, "cat4": 0}
-_DEFAULT = {"dataset": "", "setting": "", "type": "", "pair": "", "fold": "", "realization": 0}
+_DEFAULT = {
+    "dataset": "", "setting": "", "type": "", "pair": "", "fold": "", "model": "", "reader": "", "realization": 0,
+}  # fmt: skip
 _SPECIAL = re.compile('[,"\r\n]')
 _MOST = 1 << 53  # whole numbers past it are not exact
 _SAME = 1e-6  # features closer than this differ by rounding only
@@ -245,7 +247,7 @@ def panel(
     if not len(outcomes):
         raise InputError("there are no outcomes of that kind")
     judge = _judge(outcomes, judge)
-    for name in ("dataset", "setting"):
+    for name in ("dataset", "setting", "model", "reader"):
         found = sorted(set(outcomes.columns[name].tolist()))
         if len(found) > 1:
             raise InputError(f"the rows are of several {name}s ({', '.join(found)}): choose one with {name}=")

@@ -33,7 +33,9 @@ from retcon.note import RETAIN, Decision
 FORMAT = 1
 KINDS = ("learned", "rule")
 # What a router's predictions depend on. Where the running value differs from the learned one, a warning names both.
-CONFIGURATION = ("embedder", "counter", "retriever", "renderer", "model", "prompts", "focus")
+CONFIGURATION = (
+    "embedder", "counter", "accounting", "retriever", "top_k", "cap", "renderer", "model", "prompts", "focus",
+)  # fmt: skip
 LARGEST_FILE = 1_000_000  # bytes; a router of five actions has about 4,000
 LARGEST_BUDGET = 1 << 53
 TIED = 12  # decimals of an order's worth that count: orders closer than that are equals

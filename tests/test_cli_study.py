@@ -152,6 +152,9 @@ def test_an_endpoint_is_asked_many_at_once_and_no_more_than_sixteen(server: Serv
     server.always = busy = Busy(0.05)
     fine(*at(server, "--sample", "20", "--actions", "retain", "--budgets", "32,64", "--no-judge"))
     assert 4 <= busy.most <= 16
+    server.always = fewer = Busy(0.02)
+    fine(*at(server, "--sample", "6", "--actions", "retain", "--budgets", "64", "--concurrency", "2", "--seed", "9"))
+    assert fewer.most == 2
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------
@@ -363,6 +366,17 @@ def test_a_dry_bench_asks_nothing_and_makes_no_folder(server: Server, folder: Pa
     found = document(*benched(server, "--sample", "12", "--dry-run"))
     assert found["calls"] == {"write": 24, "read": 72, "judge": 72}
     assert (server.seen, list(folder.iterdir())) == ([], [])
+
+
+def test_bench_leaves_out_what_does_not_suit_a_protocol_unless_nothing_is_left(server: Server, folder: Path) -> None:
+    line = {"id": "a", "question": "What is my cat called?", "answer": "Pixel", "evidence": [{"text": "It is Pixel."}]}
+    (folder / "mine.jsonl").write_text(json.dumps(line) + "\n")
+    both = ("bench", "mine.jsonl", "--out", "run", "--model", server.base, "--model-name", "m", "--dry-run")
+    told = run(*both, "--protocol", "controlled,full-history")
+    assert told.exit_code == 0, told.output
+    assert "left out: mine.jsonl has no history, which the full-history protocol needs" in told.stderr
+    assert "mine.jsonl has no history" in complaint(*both, "--protocol", "product")
+    assert "no dataset suits" in failed(run(*both, "--protocol", "full-history,product"))
 
 
 def test_locomo_has_its_own_budgets_in_the_controlled_protocol() -> None:

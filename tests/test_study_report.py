@@ -231,6 +231,16 @@ def test_page_reads_without_its_script() -> None:
         assert re.sub(r"(?<![\w.)])-(?=\.?\d)", "−", value.text) in shown
 
 
+def test_rows_of_one_dataset_stand_under_its_name() -> None:
+    article = re.search(r'<article id="x-all-actions">.*?</article>', page(made()), re.DOTALL)
+    assert article is not None
+    heads = re.findall(r'<tr class="group"><th scope="rowgroup" colspan="(\d)">(.*?)</th>', article.group())
+    assert [name for _, name in heads] == ["LongMemEval, controlled", "LoCoMo, full history"]
+    (table_,) = [each for each in made().tables if each.key == "all-actions"]
+    assert article.group().count("<tr>") == 1 + len(table_.rows)
+    assert {wide for wide, _ in heads} == {str(len(table_.columns) - 1)}
+
+
 def test_what_is_missing_is_shown_with_its_reason(written: Written) -> None:
     told, text = (written.folder / "report.md").read_text(), "".join(parsed(page(made())).text)
     assert written.missing

@@ -5,6 +5,8 @@ options.py  the options that verbs share; text from standard input
 verbs.py    the verbs
 study.py    label: questions into outcomes
 learn.py    fit, calibrate, crossfit
+bench.py    bench and advise: from questions to a report, a router and advice
+report.py   outcomes into tables, figures and a page
 mechanism.py  the paper's model of why, drawn
 show.py     results for people, and as JSON
 doctor.py   what is configured and what is missing

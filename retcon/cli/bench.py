@@ -36,6 +36,17 @@ PriceOut = Annotated[float, typer.Option("--price-out", metavar="P", help="For a
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what it would take, and stop.")]
 
 
+BENCH = (
+    "retcon bench --smoke --out smoke",
+    "retcon bench locomo --protocol full-history --model http://localhost:8000/v1 --model-name qwen --out run",
+    "retcon bench longmemeval-gold locomo --protocol controlled --model model.gguf --out run",
+)
+ADVISE = (
+    "retcon advise --questions mine.jsonl --model model.gguf",
+    "retcon advise --questions mine.jsonl --sample 100 --model http://localhost:8000/v1 --model-name qwen -o advice",
+)
+
+
 def bench(
     data: Annotated[
         list[str] | None,
@@ -79,6 +90,7 @@ def bench(
     price_in: PriceIn = 0.0,
     price_out: PriceOut = 0.0,
     chunk: study.Chunk = None,
+    concurrency: study.Concurrency = 16,
     dry_run: DryRun = False,
     folder: study.Folder = None,
     as_json: opt.AsJson = False,
@@ -105,13 +117,23 @@ def bench(
     jobs = _jobs(data or DATA, names(protocol) or [], budgets)
     todo, parts = [], dict[tuple[str, str], str]()
     for source, rules in jobs:
-        picked = _questions(
-            source, folder, rules, sample=sample, seed=seed, corrections=corrections, abstentions=abstentions
-        )
-        todo += _cells(picked, rules, arms, realizations)
+        try:
+            picked = _questions(
+                source, folder, rules, sample=sample, seed=seed, corrections=corrections, abstentions=abstentions
+            )
+        except study.UnsuitedError as error:
+            if len(jobs) == 1:
+                raise
+            show.warn(f"left out: {error}")
+            continue
+        todo += study.cells_of(picked, rules, arms, realizations)
         parts |= _parts(picked) if independent else {}
+    if not todo:
+        raise InputError("no dataset suits a protocol of those named")
     _apart(todo)
-    given = Given(model, model_name, timeout, judge_model, judge_name, price_in, price_out, dry_run, as_json)
+    given = Given(
+        model, model_name, timeout, judge_model, judge_name, concurrency, price_in, price_out, dry_run, as_json
+    )
     with started(todo, out, given, judged=not no_judge) as ready:
         if ready is None:
             return
@@ -156,7 +178,7 @@ def _questions(
     if abstentions:
         try:
             picked += study.chosen_questions(source, folder, abstentions=True, **given)
-        except InputError as error:  # the others go on without them
+        except study.UnsuitedError as error:  # the others go on without them
             show.warn(f"no questions without an answer: {error}")
     return picked
 
@@ -168,13 +190,6 @@ def _parts(questions: Sequence[Any]) -> dict[tuple[str, str], str]:
     answered = [question for question in questions if not question.abstention]
     parted = independent(answered).parts
     return {(answered[0].dataset, name): part for part, names in parted.items() for name in names}
-
-
-def _cells(questions: Sequence[Any], rules: Any, arms: Sequence[str], realizations: int) -> list[Any]:
-    from retcon.study import label as labels
-    from retcon.study.protocols import cases
-
-    return labels.cells(cases(questions, rules), arms, budgets=rules.budgets, realizations=realizations)
 
 
 def _apart(todo: Sequence[Any]) -> None:
@@ -196,6 +211,7 @@ class Given:
     timeout: float | None
     judge_model: str | None
     judge_name: str | None
+    concurrency: int
     price_in: float
     price_out: float
     dry_run: bool
@@ -225,7 +241,7 @@ def started(todo: Sequence[Any], out: Path, given: Given, *, judged: bool) -> It
     where = ":memory:" if given.dry_run and not path.exists() else path
     with (
         study.models(
-            given.model, given.model_name, given.timeout, given.judge_model, given.judge_name
+            given.model, given.model_name, given.timeout, given.judge_model, given.judge_name, given.concurrency
         ) as (writer, grader),
         contextlib.closing(ReplyCache(where, max_bytes=study.CACHE_BYTES)) as kept,
     ):  # fmt: skip
@@ -350,6 +366,7 @@ def advise(
     price_in: PriceIn = 0.0,
     price_out: PriceOut = 0.0,
     chunk: study.Chunk = None,
+    concurrency: study.Concurrency = 16,
     dry_run: DryRun = False,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -371,8 +388,10 @@ def advise(
     numbers(budgets)
     opt.model(model, model_name, needed_by="advise")
     picked, rules = _own(questions, protocol, budgets, sample=sample, seed=seed)
-    todo = _cells(picked, rules, arms, realizations)
-    given = Given(model, model_name, timeout, judge_model, judge_name, price_in, price_out, dry_run, as_json)
+    todo = study.cells_of(picked, rules, arms, realizations)
+    given = Given(
+        model, model_name, timeout, judge_model, judge_name, concurrency, price_in, price_out, dry_run, as_json
+    )
     with started(todo, output, given, judged=not no_judge) as ready:
         if ready is None:
             return

@@ -13,6 +13,19 @@ from retcon.cli import options as opt
 from retcon.cli import show
 from retcon.errors import InputError
 
+FIT = (
+    "retcon fit outcomes.csv --setting controlled -o router.json",
+    "retcon fit outcomes.parquet --actions retain,extract --group conversation --about date=2026-11-15",
+)
+CALIBRATE = (
+    "retcon calibrate held-out.csv --router router.json --rule certified --alpha 0.05",
+    "retcon calibrate held-out.csv --router router.json --cap 0.02 -o careful.json",
+)
+CROSSFIT = (
+    "retcon crossfit outcomes.csv --setting controlled --actions retain,abstract,merge,rewrite",
+    "retcon crossfit outcomes.csv --setting full-history --group conversation --repeats 20 --skip MLP --json",
+)
+
 File = Annotated[str, typer.Argument(metavar="OUTCOMES", help="Measured outcomes, .csv or .parquet.")]
 Dataset = Annotated[str | None, typer.Option("--dataset", metavar="NAME", help="Only rows of this dataset.")]
 Setting = Annotated[
@@ -112,7 +125,7 @@ def fit(
     )
     router = learn.fit_router(
         rows, panel, name=name or output.stem, estimator=estimator, group=group, seed=seed, ladder=ladder,
-        call_price=call_price, token_price=token_price, about=opt.metadata(about) or {},
+        call_price=call_price, token_price=token_price, about=opt.metadata(about, "--about") or {},
     )  # fmt: skip
     save(router, output)
     if as_json:
@@ -231,7 +244,7 @@ def crossfit(
     if reference in (skip or ()) or reference not in (*every, *extra_names(panel)):
         raise InputError(f"no policy {reference!r} to compare with; there are {', '.join(every)}")
     rules = Rules(group, cap, alpha, delta, call_price, token_price, rungs, seed)
-    with show.bar("crossfit", repeats * folds) as progress:
+    with show.bar("crossfit", repeats * folds, every=1) as progress:
         fitted = run(
             panel, policies={name: policy for name, policy in every.items() if name not in (skip or ())}, rules=rules,
             k=folds, repeats=repeats, queries=None if questions is None else texts(questions),

@@ -148,13 +148,13 @@ def needs_model(action: str | None) -> str | None:
     return action if action in _PAID else None
 
 
-def metadata(pairs: Sequence[str] | None) -> dict[str, Any] | None:
+def metadata(pairs: Sequence[str] | None, option: str = "--meta") -> dict[str, Any] | None:
     """KEY=VALUE pairs as a mapping; None where there are none."""
     found: dict[str, Any] = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise InputError(f"--meta takes KEY=VALUE, not {pair[:80]!r}")
+            raise InputError(f"{option} takes KEY=VALUE, not {pair[:80]!r}")
         found[key] = _value(value)
     return found or None
 

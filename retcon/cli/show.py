@@ -114,8 +114,8 @@ def _fit(cell: str, wide: int, name: str) -> str:
 
 
 @contextlib.contextmanager
-def bar(what: str, total: int | None = None) -> Iterator[Progress | None]:
-    """A callback for the number done, drawn on standard error; None where that is no terminal."""
+def bar(what: str, total: int | None = None, *, every: int = 50) -> Iterator[Progress | None]:
+    """A callback for the number done, drawn on standard error now and then; None where that is no terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -125,7 +125,7 @@ def bar(what: str, total: int | None = None) -> Iterator[Progress | None]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as drawn:
         task = drawn.add_task(what, total=total)
-        yield lambda done: drawn.update(task, completed=done) if done % 50 == 0 or done == total else None
+        yield lambda done: drawn.update(task, completed=done) if done % every == 0 or done == total else None
 
 
 # -- notes -------------------------------------------------------------------------------------------------------------

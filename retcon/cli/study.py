@@ -18,6 +18,12 @@ from retcon.cli import show
 from retcon.cli.learn import names, numbers
 from retcon.errors import InputError
 
+LABEL = (
+    "retcon label sample --model model.gguf --protocol product -o outcomes.csv",
+    "retcon label longmemeval-gold --folder data --model http://localhost:8000/v1 --model-name qwen",
+    "retcon label locomo --protocol full-history --sample 300 --dry-run --model model.gguf",
+)
+
 Data = Annotated[
     str,
     typer.Argument(
@@ -42,7 +48,14 @@ Cache = Annotated[
 Chunk = Annotated[
     int | None, typer.Option("--chunk", metavar="N", min=1, help="Asks sent, then kept, at once: 512, of a GGUF 8.")
 ]
+Concurrency = Annotated[
+    int, typer.Option("--concurrency", metavar="N", min=1, help="Asks under way at once at an endpoint.")
+]
 CACHE_BYTES = 1 << 36  # offline nothing is thrown away
+
+
+class UnsuitedError(InputError):
+    """A dataset has nothing that the protocol could use."""
 
 
 def chosen_questions(
@@ -66,12 +79,13 @@ def chosen_questions(
     if sample is not None and sample < len(picked):
         kept = {q.id for q in study.sample(picked, sample, seed=seed)}
         picked = [q for q in picked if q.id in kept]
-    usable = [q for q in picked if q.evidence or not gold]
+    needed = "gold evidence" if gold else "history"
+    usable = [q for q in picked if (q.evidence if gold else q.history)]
     if not usable:
-        why = f"no gold evidence, which the {rules.name} protocol needs" if picked else "no question of that kind"
-        raise InputError(f"{data} has {why}")
+        why = f"no {needed}, which the {rules.name} protocol needs" if picked else "no question of that kind"
+        raise UnsuitedError(f"{data} has {why}")
     if len(usable) < len(picked):
-        show.warn(f"{show.plural(len(picked) - len(usable), 'question')} left out: no gold evidence")
+        show.warn(f"{show.plural(len(picked) - len(usable), 'question')} left out: no {needed}")
     return usable
 
 
@@ -120,6 +134,7 @@ def label(
     price_in: Annotated[float, typer.Option("--price-in", metavar="P", help="For a million tokens read.")] = 0.0,
     price_out: Annotated[float, typer.Option("--price-out", metavar="P", help="For a million tokens written.")] = 0.0,
     chunk: Chunk = None,
+    concurrency: Concurrency = 16,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would take, and stop.")] = False,
     folder: Folder = None,
     as_json: opt.AsJson = False,
@@ -132,7 +147,6 @@ def label(
     from retcon.cache import ReplyCache
     from retcon.outcomes import write
     from retcon.study import label as labels
-    from retcon.study.protocols import cases
 
     rules = protocol_of(protocol, budgets)
     labels.check_arms(arms := names(actions) or [])
@@ -141,9 +155,9 @@ def label(
     picked = chosen_questions(
         data, folder, abstentions=abstentions, ids=ids, sample=sample, seed=seed, corrections=corrections, rules=rules
     )
-    todo = labels.cells(cases(picked, rules), arms, budgets=rules.budgets, realizations=realizations)
+    todo = cells_of(picked, rules, arms, realizations)
     with (
-        models(model, model_name, timeout, judge_model, judge_name) as (writer, grader),
+        models(model, model_name, timeout, judge_model, judge_name, concurrency) as (writer, grader),
         contextlib.closing(ReplyCache(cache, max_bytes=CACHE_BYTES)) as kept,
     ):
         expected = labels.estimate(todo, writer, kept, judged=not no_judge)
@@ -177,6 +191,21 @@ def label(
         raise typer.Exit(1)
 
 
+def cells_of(questions: Sequence[Any], rules: Any, arms: Sequence[str], realizations: int) -> list[Any]:
+    """Every cell of these questions; retrieving their candidates is told as it goes."""
+    from retcon.study import label as labels
+    from retcon.study.protocols import cases
+
+    def told(progress: Any) -> Iterator[Any]:
+        for done, case in enumerate(cases(questions, rules), 1):
+            if rules.retriever != "gold":
+                progress("find", done, len(questions))
+            yield case
+
+    with stages() as progress:
+        return labels.cells(told(progress), arms, budgets=rules.budgets, realizations=realizations)
+
+
 def writable(output: Path) -> None:
     """An error where outcomes could not be written there, before anything is paid for."""
     if output.suffix.lower() not in (".csv", ".parquet"):
@@ -197,7 +226,12 @@ def protocol_of(name: str, budgets: str | None) -> Any:
 
 @contextlib.contextmanager
 def models(
-    model: str | None, name: str | None, timeout: float | None, judge: str | None, judge_name: str | None
+    model: str | None,
+    name: str | None,
+    timeout: float | None,
+    judge: str | None,
+    judge_name: str | None,
+    concurrency: int,
 ) -> Iterator[tuple[Any, Any]]:
     """Who writes and reads, and who judges (None: the same); closed afterwards."""
     from retcon.model import chat
@@ -209,7 +243,8 @@ def models(
     with contextlib.ExitStack() as stack:
 
         def opened(where: str, called: str | None) -> Any:
-            made = chat(where, name=called, key=key if opt.is_url(where) else None, timeout=limit, concurrency=16)
+            secret = key if opt.is_url(where) else None
+            made = chat(where, name=called, key=secret, timeout=limit, concurrency=concurrency)
             stack.callback(getattr(made, "close", lambda: None))  # closing is optional for a model
             return made
 

@@ -11,10 +11,11 @@ from typing import Annotated, Any
 import typer
 
 import retcon
+from retcon.cli import bench as benches
 from retcon.cli import learn, show, study
+from retcon.cli import mechanism as mechanisms
 from retcon.cli import options as opt
-from retcon.cli.mechanism import EXAMPLES as MECHANISM
-from retcon.cli.mechanism import mechanism
+from retcon.cli import report as reports
 from retcon.cli.run import Group
 from retcon.errors import InputError
 from retcon.memory import Memory
@@ -472,42 +473,6 @@ def load(
     return show.document({"added": added}) if as_json else show.out(f"added {show.plural(added, 'note')} to {db}")
 
 
-# -- studies -----------------------------------------------------------------------------------------------------------
-
-app.command(
-    epilog=examples(
-        "retcon label sample --model model.gguf --protocol product -o outcomes.csv",
-        "retcon label longmemeval-gold --folder data --model http://localhost:8000/v1 --model-name qwen",
-        "retcon label locomo --protocol full-history --sample 300 --dry-run --model model.gguf",
-    )
-)(study.label)
-
-
-# -- learning ----------------------------------------------------------------------------------------------------------
-
-app.command(
-    epilog=examples(
-        "retcon fit outcomes.csv --setting controlled -o router.json",
-        "retcon fit outcomes.parquet --actions retain,extract --group conversation --about date=2026-11-15",
-    )
-)(learn.fit)
-app.command(
-    epilog=examples(
-        "retcon calibrate held-out.csv --router router.json --rule certified --alpha 0.05",
-        "retcon calibrate held-out.csv --router router.json --cap 0.02 -o careful.json",
-    )
-)(learn.calibrate)
-app.command(
-    epilog=examples(
-        "retcon crossfit outcomes.csv --setting controlled --actions retain,abstract,merge,rewrite",
-        "retcon crossfit outcomes.csv --setting full-history --group conversation --repeats 20 --skip MLP --json",
-    )
-)(learn.crossfit)
-
-
-app.command(epilog=examples(*MECHANISM))(mechanism)
-
-
 class CacheJob(StrEnum):
     """What can be done with the cache."""
 
@@ -542,6 +507,21 @@ def _confirm_clear(memory: Memory) -> None:
     if not sys.stdin.isatty():
         raise InputError("what a model wrote costs calls to write again: say --yes where no one can be asked")
     typer.confirm(f"clear {show.kept(memory.cache_stats())}?", abort=True, err=True)
+
+
+# -- measuring and learning --------------------------------------------------------------------------------------------
+
+for verb, shown in (
+    (study.label, study.LABEL),
+    (learn.fit, learn.FIT),
+    (learn.calibrate, learn.CALIBRATE),
+    (learn.crossfit, learn.CROSSFIT),
+    (benches.bench, benches.BENCH),
+    (reports.report, reports.EXAMPLES),
+    (benches.advise, benches.ADVISE),
+    (mechanisms.mechanism, mechanisms.EXAMPLES),
+):
+    app.command(epilog=examples(*shown))(verb)
 
 
 # -- about retcon ------------------------------------------------------------------------------------------------------

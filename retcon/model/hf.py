@@ -18,6 +18,8 @@ from typing import Any
 from retcon.errors import ContextTooLongError, InputError, MissingExtraError, ModelError
 from retcon.model.base import Ask, Reply, clean, clean_messages
 
+LEAVE = 0.75  # rows that are done leave the batch once so many, or fewer, of it go on
+
 
 @dataclass(frozen=True, slots=True)
 class _Row:
@@ -135,7 +137,7 @@ class HfChat:
         alive, mask = torch.arange(len(rows), device=self.device), mask.to(self.device)
         fed, cache = ids.to(self.device), None
         with torch.inference_mode():
-            while len(alive):
+            while True:
                 places = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -fed.shape[1] :]
                 out = self._model(
                     input_ids=fed, attention_mask=mask, position_ids=places, past_key_values=cache, use_cache=True,
@@ -144,26 +146,31 @@ class HfChat:
                 cache = out.past_key_values
                 tokens, values = draw(out.logits[:, -1], alive)
                 stays = self._note(rows, alive.tolist(), tokens.tolist(), values.tolist(), said, logprobs)
-                if len(stays) < len(alive):
+                if not stays:
+                    return said, logprobs
+                if len(stays) <= LEAVE * len(alive):  # moving the cache costs as much as a step or two
                     kept = torch.tensor(stays, device=self.device, dtype=torch.long)
                     alive, tokens, mask = alive[kept], tokens[kept], mask[kept]
-                    if stays:
-                        cache.batch_select_indices(kept)
+                    cache.batch_select_indices(kept)
                 fed, mask = tokens[:, None], torch.cat([mask, mask.new_ones((len(alive), 1))], dim=1)
-        return said, logprobs
 
     def _note(
         self, rows: list[_Row], alive: list[int], tokens: list[int], values: list[float], said: list[list[int]],
         logprobs: list[list[float]],
     ) -> list[int]:  # fmt: skip
-        """Put each row's new token down; which of the rows alive go on."""
+        """Put down the new token of each row that is not done; which places of the batch go on."""
         stays = []
         for place, (row, token, value) in enumerate(zip(alive, tokens, values, strict=True)):
+            if self._done(rows[row], said[row]):
+                continue
             said[row].append(token)
             logprobs[row].append(value)
-            if token not in self._ends and len(said[row]) < rows[row].ask.max_tokens:
+            if not self._done(rows[row], said[row]):
                 stays.append(place)
         return stays
+
+    def _done(self, row: _Row, said: list[int]) -> bool:
+        return len(said) >= row.ask.max_tokens or (bool(said) and said[-1] in self._ends)
 
     def _reply(self, row: _Row, ids: list[int], logprobs: list[float], seconds: float) -> Reply:
         ids = ids[: row.ask.max_tokens]

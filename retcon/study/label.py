@@ -447,7 +447,8 @@ def settings(cell: Cell, writer: Chat, reader: Chat, grader: Chat | None) -> dic
     return {
         "model": writer.name, "reader": reader.name, "grader": "" if grader is None else grader.name,
         "retriever": protocol.retriever, "counter": protocol.count.name, "embedder": protocol.embed.name,
-        "accounting": protocol.accounting, "renderer": pack.RENDERER, "prompts": operate.PROMPTS,
+        "accounting": protocol.accounting, "top_k": str(protocol.top_k), "cap": str(protocol.cap),
+        "renderer": pack.RENDERER, "prompts": operate.PROMPTS,
         "answer_prompts": answer.PROMPTS, "grader_prompts": judge.PROMPTS,
         "focus": ("focused" if cell.focus else "agnostic") if action.needs_model else "",
     }  # fmt: skip

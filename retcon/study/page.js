@@ -175,6 +175,9 @@
       const grid = line.closest("table");
       const named = [...line.children].filter((each) => !each.querySelector("[data-f]"));
       const head = grid.tHead.rows[0].cells[cell.cellIndex];
+      let above = line.previousElementSibling;
+      while (above && !above.classList.contains("group")) above = above.previousElementSibling;
+      if (above) named.unshift(above);
       parts.push([...named.map((each) => each.textContent.trim()), head ? head.textContent : ""].filter(Boolean).join(", "));
     }
     return parts;

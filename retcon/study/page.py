@@ -25,7 +25,7 @@ from retcon.study.story import TERMS, Finding, Sentence
 from retcon.study.tables import Cells, Table, Value
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-SHOWN = ("dataset", "setting", "question_id", "type", "budget", "action", "realization", "pair")
+SHOWN = ("dataset", "setting", "model", "reader", "question_id", "type", "budget", "action", "realization", "pair")
 MEASURED = ("fit", "abstained", "unsupported", *SPENT)
 SIGNED = re.compile(r"[+−-]")
 MINUS = re.compile(r"(?<![\w.)])-(?=\.?\d)")  # before a number, no dash between words
@@ -239,14 +239,21 @@ def _name(row: Sequence[Value | str], size: int) -> tuple[str, ...]:
 
 
 def _grid(columns: Sequence[str], rows: Sequence[tuple[Cells, str]], book: _Book) -> str:
-    """The rows in a box that scrolls by itself."""
+    """The rows in a box that scrolls by itself; where they begin with their data, under a line that names it."""
     words = min((_words(row) for row, by in rows if not by), default=0)
-    side = ["" if i < words else ' class="n"' for i in range(len(columns))]
-    head = "".join(f'<th scope="col"{cls}>{escape(name)}</th>' for name, cls in zip(columns, side, strict=True))
-    body = "".join(_row(row, by, side, book) for row, by in rows)
+    first = 1 if columns[:1] == ("Data",) and words > 1 else 0
+    side = ["" if i < words else ' class="n"' for i in range(len(columns))][first:]
+    names = zip(columns[first:], side, strict=True)
+    head = "".join(f'<th scope="col"{cls}>{escape(name)}</th>' for name, cls in names)
+    body, before = [], None
+    for row, by in rows:
+        if first and row[0] != before:
+            before = row[0]
+            body.append(f'<tr class="group"><th scope="rowgroup" colspan="{len(side)}">{escape(str(before))}</th></tr>')
+        body.append(_row(row[first:], by, side, book))
     return (
         f'<div class="box" tabindex="0" role="region" aria-label="Table"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
+        f"<tbody>{''.join(body)}</tbody></table></div>"
     )
 
 
@@ -321,7 +328,7 @@ def _data(parts: Parts, book: _Book) -> str:
         {name: [places[name][v] for v in values if v in places[name]] for name, values in json.loads(each).items()}
         for each in book.filters
     ]
-    shown = [name for name in SHOWN if name in columns and (name != "pair" or any(columns[name].tolist()))]
+    shown = [name for name in SHOWN if name in columns and any(map(str, columns[name].tolist()))]
     found = {
         "rows": len(parts.outcomes), "judge": JUDGE + parts.judge, "judges": judges, "measured": measured,
         "shown": shown, "columns": packed, "filters": filters,
