@@ -250,6 +250,24 @@ def crossfit(
     return CrossFit(panel, results, rules, k, repeats, {name: tuple(each) for name, each in found.items()})
 
 
+def frozen(
+    train: Panel, calibration: Panel, test: Panel, *, policies: Mapping[str, Policy] | None = None,
+    rules: Rules = Rules(),  # noqa: B008
+) -> CrossFit:  # fmt: skip
+    """Every policy learned on the first questions, calibrated on the second, and scored once on the third."""
+    if shared := set(test.questions) & {*train.questions, *calibration.questions}:
+        raise InputError(f"{len(shared)} test questions were learned from, the first: {min(shared)}")
+    chosen = default_policies(train) if policies is None else dict(policies)
+    sheets = {name: _Score(test) for name in [*chosen, *_extras(test)]}
+    _rotate(_Split(train, calibration, test.hidden(), test, np.arange(len(test.questions))), chosen, rules, sheets)
+    model = predictor(train, group=rules.group, seed=rules.seed)
+    found = {
+        name: (thresholds(model, calibration, rules, certified=certified),)
+        for name, certified in (("calibrated", False), ("certified", True))
+    }
+    return CrossFit(test, {name: _mean(name, [sheet]) for name, sheet in sheets.items()}, rules, 1, 1, found)
+
+
 def default_policies(panel: Panel) -> dict[str, Policy]:
     """Retention, every fixed operator, the paper's learners and baselines; ladders where abstentions are known."""
     fixed = {("retention" if a == 0 else f"always {name}"): always(a) for a, name in enumerate(panel.actions)}

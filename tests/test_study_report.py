@@ -354,6 +354,15 @@ def test_csv_of_a_table_leads_to_rows_too(written: Written) -> None:
     assert found > 200
 
 
+def test_csv_has_a_line_for_each_cell_of_ours_and_of_the_paper() -> None:
+    one = table([("Merge", "32", Value("+.1", 0.1, 0.0, 0.2, {"budget": 32}))], [("Merge", "32", "+.4")])
+    assert comma_separated(one).splitlines() == [
+        "by,row,column,text,mean,low,high,rows",
+        'ours,Merge / 32,c,+.1,0.1,0.0,0.2,"{""budget"": 32}"',
+        "paper,Merge / 32,c,+.4,,,,",
+    ]
+
+
 @given(st.lists(st.one_of(st.none(), st.integers(-5, 5000)), min_size=1, max_size=400))
 def test_packed_columns_come_back(column: list[int | None]) -> None:
     packed = _packed([float("nan") if value is None else float(value) for value in column])

@@ -217,7 +217,7 @@ def paired(table: Table) -> list[tuple[Cells, str]]:
     Rows are of the same name if the words that they begin with are the same, as many of them as tell rows apart.
     """
     ours, theirs = list(table.rows), list(table.published)
-    most = min((_words(row) for row in ours), default=0)
+    most = min((leading(row) for row in ours), default=0)
     for size in range(most, 0, -1):
         names = [_name(row, size) for row in ours]
         found = {_name(row, size): row for row in theirs}
@@ -229,7 +229,7 @@ def paired(table: Table) -> list[tuple[Cells, str]]:
     return [(row, "") for row in ours] + [(row, "paper") for row in theirs]
 
 
-def _words(row: Cells) -> int:
+def leading(row: Cells) -> int:
     """Cells at the beginning of a row that are words, no numbers."""
     return next((i for i, cell in enumerate(row) if isinstance(cell, Value)), len(row))
 
@@ -240,7 +240,7 @@ def _name(row: Sequence[Value | str], size: int) -> tuple[str, ...]:
 
 def _grid(columns: Sequence[str], rows: Sequence[tuple[Cells, str]], book: _Book) -> str:
     """The rows in a box that scrolls by itself; where they begin with their data, under a line that names it."""
-    words = min((_words(row) for row, by in rows if not by), default=0)
+    words = min((leading(row) for row, by in rows if not by), default=0)
     first = 1 if columns[:1] == ("Data",) and words > 1 else 0
     side = ["" if i < words else ' class="n"' for i in range(len(columns))][first:]
     names = zip(columns[first:], side, strict=True)

@@ -26,7 +26,7 @@ from retcon.outcomes import Outcomes, write
 from retcon.study import published, story
 from retcon.study.curves import Group
 from retcon.study.figures import Figure, figures
-from retcon.study.page import Parts, page, paired
+from retcon.study.page import Parts, leading, page, paired
 from retcon.study.story import TERMS, Sentence
 from retcon.study.tables import SPECS, Study, Table, Value
 from retcon.study.tables import _Report as Readings
@@ -153,18 +153,17 @@ def _files(made: Parts) -> Iterator[tuple[str, bytes]]:
 
 
 def comma_separated(table: Table) -> str:
-    """A line for each cell of the table that is no word at the beginning of its row."""
+    """A line for each cell of the table, under the words that its row begins with."""
     out = io.StringIO()
     sheet = csv.writer(out, lineterminator="\n")
     sheet.writerow(("by", "row", "column", "text", "mean", "low", "high", "rows"))
+    words = min(map(leading, table.rows), default=0)
     for cells, by in paired(table):
-        first = [cell for cell in cells if isinstance(cell, str)]
-        for column, cell in zip(table.columns, cells, strict=True):
-            if isinstance(cell, Value):
-                ends = ("" if end is None else repr(end) for end in (cell.mean, cell.low, cell.high))
-                sheet.writerow(("ours", " / ".join(first), column, cell.text, *ends, _filter(cell)))
-            elif by:
-                sheet.writerow((by, cells[0], column, cell, "", "", "", ""))
+        row = " / ".join(map(_text, cells[:words]))
+        for column, cell in zip(table.columns[words:], cells[words:], strict=True):
+            number = cell if isinstance(cell, Value) else Value(cell)
+            ends = ("" if end is None else repr(end) for end in (number.mean, number.low, number.high))
+            sheet.writerow((by or "ours", row, column, number.text, *ends, _filter(number)))
     return out.getvalue()
 
 
