@@ -72,6 +72,35 @@ def each(model: HfChat, asks: list[Ask]) -> list[Reply]:
 ASKS = [ask("short"), ask("a much longer prompt with many words in it " * 3), ask("x", 3), ask("middle sized one", 20)]
 
 
+ALIKE = [
+    ask("the same notes " * 4 + tail, most) for tail, most in (("one", 5), ("two things", 9), ("x", 30), ("yes", 3))
+]
+
+
+@needs_torch
+def test_asks_that_begin_alike_are_answered_as_alone(model: HfChat) -> None:
+    mixed = [*ALIKE, *ASKS]
+    together = each(model, mixed)
+    alone = [each(model, [one])[0] for one in mixed]
+    assert [(reply.text, reply.finish) for reply in together] == [(reply.text, reply.finish) for reply in alone]
+    assert [reply.completion_tokens for reply in together] == [reply.completion_tokens for reply in alone]
+
+
+@needs_torch
+def test_what_asks_share_is_read_once(model: HfChat, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    forward = model._model.forward
+
+    def counted(*args: Any, **fields: Any) -> Any:
+        read.append(fields["input_ids"].numel())
+        return forward(*args, **fields)
+
+    monkeypatch.setattr(model._model, "forward", counted)
+    asks = [ask("the same notes " * 8 + tail, 1) for tail in ("one", "two", "six")]
+    replies = each(model, asks)
+    assert sum(read) < 0.6 * sum(reply.prompt_tokens for reply in replies)
+
+
 @needs_torch
 def test_a_batch_gives_what_each_ask_gives_alone_in_order(model: HfChat) -> None:
     together = each(model, ASKS)

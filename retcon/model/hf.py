@@ -1,6 +1,7 @@
 """A transformers model in this process (extra `gpu`), for labelling: thousands of asks in a few large batches.
 
-Asks are sorted by length and padded on the left. A batch is bounded by the tokens it may come to, prompts and answers
+Asks that begin alike are put together: what they share (rules, notes, a question) is read once and only their ends are
+read for each. Prompts are padded on the left. A batch is bounded by the tokens it may come to, prompts and answers
 together, and by rows; one that still does not fit the memory is halved. Sampling adds Gumbel noise to the logits and
 takes the largest (which draws from the softmax); the noise of a row is a hash of its seed, the step and the token, so
 an answer does not depend on what shares its batch, up to rounding, and all rows of a batch are drawn at once.
@@ -18,6 +19,7 @@ from typing import Any
 from retcon.errors import ContextTooLongError, InputError, MissingExtraError, ModelError
 from retcon.model.base import Ask, Reply, clean, clean_messages
 
+SHARED = 0.7  # groups over rows above which reading the beginnings apart does not pay
 LEAVE = 0.75  # rows that are done leave the batch once so many, or fewer, of it go on
 
 
@@ -89,13 +91,14 @@ class HfChat:
         return list(self._tokenizer(texts, add_special_tokens=False)["input_ids"]) if texts else []
 
     def _batches(self, rows: Sequence[_Row]) -> Iterator[list[_Row]]:
-        """Rows of like ceilings together, so that none waits for a much longer answer; the longest prompts first."""
+        """Rows that begin alike together, the longest first, so that memory that does not suffice shows at once."""
         batch: list[_Row] = []
-        for row in sorted(rows, key=lambda row: (-row.ask.max_tokens, -len(row.ids), row.place)):
-            if batch and (len(batch) >= self.batch_rows or _size([*batch, row]) > self.batch_tokens):
-                yield batch
-                batch = []
-            batch.append(row)
+        for row in sorted(_kin(rows), key=lambda group: -len(group[0].ids)):
+            for each in row:
+                if batch and (len(batch) >= self.batch_rows or _size([*batch, each]) > self.batch_tokens):
+                    yield batch
+                    batch = []
+                batch.append(each)
         if batch:
             yield batch
 
@@ -125,18 +128,13 @@ class HfChat:
         Most answers are far shorter than their ceiling: rows that are done leave the batch, so that the few long ones
         do not carry all others to their end.
         """
-        torch, longest = self._torch, max(len(row.ids) for row in rows)
-        ids = torch.full((len(rows), longest), self._pad, dtype=torch.long)
-        mask = torch.zeros((len(rows), longest), dtype=torch.long)
-        for i, row in enumerate(rows):
-            ids[i, longest - len(row.ids) :] = torch.tensor(row.ids)
-            mask[i, longest - len(row.ids) :] = 1
+        torch = self._torch
         said: list[list[int]] = [[] for _ in rows]
         logprobs: list[list[float]] = [[] for _ in rows]
         draw = _Draw(torch, [row.ask for row in rows], self.device)
-        alive, mask = torch.arange(len(rows), device=self.device), mask.to(self.device)
-        fed, cache = ids.to(self.device), None
+        alive = torch.arange(len(rows), device=self.device)
         with torch.inference_mode():
+            fed, mask, cache = self._begun(rows)
             while True:
                 places = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -fed.shape[1] :]
                 out = self._model(
@@ -153,6 +151,37 @@ class HfChat:
                     alive, tokens, mask = alive[kept], tokens[kept], mask[kept]
                     cache.batch_select_indices(kept)
                 fed, mask = tokens[:, None], torch.cat([mask, mask.new_ones((len(alive), 1))], dim=1)
+
+    def _begun(self, rows: list[_Row]) -> tuple[Any, Any, Any]:
+        """What is left to read of each row, the mask over all of it, and the cache of what rows begin alike with."""
+        groups = _kin(rows)
+        if len(groups) > SHARED * len(rows):
+            return *self._padded([row.ids for row in rows]), None
+        place = {id(row): i for i, row in enumerate(rows)}
+        shares = [min(_common(group[0].ids, group[-1].ids), *(len(row.ids) - 1 for row in group)) for group in groups]
+        heads, mask = self._padded([group[0].ids[:share] for group, share in zip(groups, shares, strict=True)])
+        positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+        out = self._model(
+            input_ids=heads, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1
+        )
+        head_of, tails = [0] * len(rows), [[0]] * len(rows)
+        for number, (group, share) in enumerate(zip(groups, shares, strict=True)):
+            for row in group:
+                head_of[place[id(row)]], tails[place[id(row)]] = number, row.ids[share:]
+        index = self._torch.tensor(head_of, device=self.device)
+        out.past_key_values.batch_select_indices(index)
+        rest, after = self._padded(tails)
+        return rest, self._torch.cat([mask[index], after], dim=1), out.past_key_values
+
+    def _padded(self, rows: Sequence[list[int]]) -> tuple[Any, Any]:
+        """Tokens and mask, padded on the left."""
+        torch, longest = self._torch, max(map(len, rows))
+        ids = torch.full((len(rows), longest), self._pad, dtype=torch.long)
+        mask = torch.zeros((len(rows), longest), dtype=torch.long)
+        for i, row in enumerate(rows):
+            ids[i, longest - len(row) :] = torch.tensor(row)
+            mask[i, longest - len(row) :] = 1
+        return ids.to(self.device), mask.to(self.device)
 
     def _note(
         self, rows: list[_Row], alive: list[int], tokens: list[int], values: list[float], said: list[list[int]],
@@ -213,6 +242,26 @@ class _Draw:
         for _ in range(2):
             mixed = ((mixed ^ (mixed >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
         return ((mixed ^ (mixed >> 16)).double() + 0.5) / 2.0**32
+
+
+def _kin(rows: Sequence[_Row]) -> list[list[_Row]]:
+    """Groups of rows that have at least half of their tokens in common at the beginning.
+
+    Sorted by their tokens, rows that begin alike stand side by side, and what the first and the last of a group share
+    all of them share.
+    """
+    groups: list[list[_Row]] = []
+    for row in sorted(rows, key=lambda row: row.ids):
+        if groups and 2 * _common(groups[-1][0].ids, row.ids) >= max(len(row.ids), len(groups[-1][0].ids)):
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    return groups
+
+
+def _common(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many tokens two rows have in common at the beginning."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def _size(rows: Sequence[_Row]) -> int:
