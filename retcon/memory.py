@@ -25,7 +25,7 @@ from retcon.answer import PROMPTS as ANSWER_PROMPTS
 from retcon.answer import Answer, Rung, abstains, concluded
 from retcon.answer import prompt as reader_prompt
 from retcon.cache import CachedChat
-from retcon.errors import InputError, ModelError, StoreError
+from retcon.errors import AuthError, InputError, ModelError, StoreError
 from retcon.features import features, query_type
 from retcon.model import Chat, Embed, chat, embedder
 from retcon.note import Cluster, Decision, Filter, Hit, Note, Recall, Scope, Usage
@@ -408,6 +408,8 @@ class Memory:
             spent = sum((rung.usage for rung in rungs), Usage())
             if not rungs[-1].abstained or len(rungs) >= max_rungs or spent.tokens >= most or not cluster.hits:
                 break
+            if isinstance(rungs[-1].error, AuthError):
+                break  # a key that was refused is refused at every look
             if order and set(order) <= set(recall.tried):
                 break  # the ladder ends here: it learned that no further look pays
             recall = self._next(cluster, budget, recall.tried)

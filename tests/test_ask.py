@@ -221,13 +221,20 @@ def failing(*replies: str | ModelError) -> Both:
 def test_a_reader_that_fails_at_every_look_raises_its_first_error() -> None:
     first = RateLimitError("slow down", retry_after=2.0)
     seen: list[Rung] = []
-    chat = failing(first, AuthError("no key"), ModelTimeoutError("late"), ModelError("no"))
+    chat = failing(first, ModelError("odd"), ModelTimeoutError("late"), ModelError("no"))
     with remembering(chat) as memory, pytest.raises(RateLimitError) as caught:
         memory.ask(QUERY, 40, seen=seen.append)
     assert caught.value is first
     assert [type(rung.error).__name__ for rung in seen] == [
-        "RateLimitError", "AuthError", "ModelTimeoutError", "ModelError",
+        "RateLimitError", "ModelError", "ModelTimeoutError", "ModelError",
     ]  # fmt: skip
+
+
+def test_a_refused_key_ends_the_looks_at_once() -> None:
+    seen: list[Rung] = []
+    with remembering(failing(AuthError("no key"), "14 June")) as memory, pytest.raises(AuthError, match="no key"):
+        memory.ask(QUERY, 40, seen=seen.append)
+    assert len(seen) == 1
 
 
 @pytest.mark.parametrize(

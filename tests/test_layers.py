@@ -106,25 +106,31 @@ MAY_USE: dict[str, set[str]] = {
     },
     "study.published": set(),
     "study.drawing": {"errors", "note", "stats"},
-    "study.tables": {
-        "calibrate", "crossfit", "errors", "features", "fit", "ladder", "learn", "note", "outcomes", "stats",
-        "study.published",
+    "study.studies": {"crossfit", "errors", "ladder", "note", "outcomes", "stats", "study.published"},
+    "study.cells": {"crossfit", "errors", "stats", "study.published", "study.studies"},
+    "study.paper_tables": {
+        "crossfit", "errors", "features", "ladder", "note", "outcomes", "stats", "study.cells", "study.published",
+        "study.studies",
     },
-    "study.curves": {"crossfit", "errors", "note", "outcomes", "stats", "study.tables"},
+    "study.more_tables": {
+        "crossfit", "errors", "ladder", "note", "outcomes", "stats", "study.cells", "study.published", "study.studies",
+    },
+    "study.tables": {"outcomes", "study.cells", "study.more_tables", "study.paper_tables", "study.studies"},
+    "study.curves": {"crossfit", "errors", "note", "outcomes", "stats", "study.studies"},
     "study.figures": {
-        "crossfit", "errors", "note", "outcomes", "stats", "study.curves", "study.drawing", "study.published",
-        "study.tables",
+        "crossfit", "errors", "note", "outcomes", "stats", "study.cells", "study.curves", "study.drawing",
+        "study.published", "study.studies",
     },
     "study.story": {
-        "crossfit", "errors", "note", "outcomes", "stats", "study.curves", "study.figures", "study.published",
-        "study.tables",
+        "crossfit", "errors", "note", "outcomes", "stats", "study.cells", "study.curves", "study.figures",
+        "study.published", "study.studies",
     },
     "study.page": {
         "errors", "outcomes", "study.drawing", "study.figures", "study.story", "study.tables",
     },
     "study.report": {
         "crossfit", "errors", "outcomes", "study.curves", "study.figures", "study.page", "study.published",
-        "study.story", "study.tables",
+        "study.story", "study.studies", "study.tables",
     },
     "study.bench": {
         "cache", "calibrate", "crossfit", "errors", "fit", "judge", "learn", "model", "note", "operate", "outcomes",

@@ -504,6 +504,8 @@ def test_opening_says_what_was_measured_and_by_whom() -> None:
     named = parts(from_rows(world(5)), draws=DRAWS, about={"model": "qwen"})
     assert "Texts and answers are by qwen" in " ".join(named.opening)
     assert ("model", "qwen") in named.facts
+    assert "another model (qwen)" in next(table for table in named.tables if table.key == "budget-pressure").marks
+    assert not any("do not name their model" in mark for table in named.tables for mark in table.marks)
 
 
 # -- thin and odd outcomes ---------------------------------------------------------------------------------------------
@@ -519,6 +521,8 @@ ODD = {
     "questions without an answer only": [row | {"abstention": "yes"} for row in world(12)],
     "no features": [{k: row[k] for k in ("question_id", "budget", "action", "judge_llm")} for row in world(12)],
     "two models": [row | {"model": m, "realization": r} for r, m in enumerate("ab") for row in world(12)],
+    "a name too long for a router": [row | {"action": row["action"].replace("merge", "m" * 101)} for row in world(12)],
+    "a name with a bell": [row | {"action": row["action"].replace("merge", "m\a")} for row in world(12)],
     "names alike": [row | {"dataset": name} for name in ("a b", "a-b") for row in world(8)],
 }  # fmt: skip
 

@@ -615,6 +615,25 @@ def test_marks_say_what_differs_from_the_paper() -> None:
     assert one(paper, "operator-gains").marks == ()
 
 
+def test_a_model_that_the_rows_do_not_name_is_called_as_the_caller_says() -> None:
+    unnamed, named = drop("model", "reader")(made(actions=PAPER)), made(actions=PAPER)
+    assert "the rows do not name their model" in one(unnamed, "operator-gains").marks
+    assert one(unnamed, "operator-gains", model="qwen").marks[0] == "another model (qwen)"
+    assert not any("model" in mark for mark in one(unnamed, "operator-gains", model="DeepSeek-V3.2").marks)
+    assert one(named, "operator-gains", model="qwen").marks[0] == "another model (made-up)"
+
+
+def test_an_action_that_no_ladder_can_name_leaves_out_the_ladders_alone() -> None:
+    for name in ("x" * 101, "bell\a"):
+        named = [row | {"action": name} if row["action"] == "extract" else row for row in everything()]
+        found = quick((row for row in named if row["setting"] == "controlled"), "ladders", "false-answers", "cost")
+        assert found["ladders"].missing is not None
+        assert "names of 1 to 100 printable characters" in found["ladders"].missing
+        assert found["cost"].missing is None
+        assert "Ladder" not in [row[1] for row in found["false-answers"].rows]
+        assert len(found["false-answers"].rows) == len(EVERY)
+
+
 def test_own_data_takes_the_papers_tables_and_is_marked() -> None:
     found = one(made("support logs", "product", actions=PAPER), "operator-gains")
     assert "different data (support logs)" in found.marks

@@ -18,7 +18,7 @@ from retcon.errors import InputError
 from retcon.note import RETAIN
 from retcon.outcomes import run_mean
 from retcon.stats import Crossover, Estimate, crossover, interval, intervals
-from retcon.study.tables import AGNOSTIC, FOCUSED, OPERATORS, REFERENCES, Study
+from retcon.study.studies import AGNOSTIC, FOCUSED, OPERATORS, REFERENCES, Study
 
 Array = NDArray[np.float64]
 

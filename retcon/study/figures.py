@@ -17,6 +17,7 @@ from retcon.note import RETAIN
 from retcon.outcomes import Panel
 from retcon.stats import Estimate
 from retcon.study import published
+from retcon.study.cells import Cells, Value
 from retcon.study.curves import FAMILIES, Curve, Group, cited, over_budgets, per_budget
 from retcon.study.drawing import (
     BLUE,
@@ -37,7 +38,7 @@ from retcon.study.drawing import (
     points,
     rule,
 )
-from retcon.study.tables import DATASETS, OPERATORS, Cells, Value
+from retcon.study.studies import DATASETS, OPERATORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,7 +127,7 @@ def _crossover_caption(group: Group) -> str:
     lines = [levels[name] for name in group.levels]
     return (
         f"Share of {len(group.study.questions)} questions answered right, when the reader sees at most that many tokens"
-        " of memory. Dashed: raw notes, as many as fit. Bars are 95% intervals."
+        " of memory. Dashed: raw notes, as many as fit. Bars are 95 % intervals."
         f"{f' Dotted: {listed(lines)}.' if lines else ''}{said}"
     )
 
@@ -255,7 +256,7 @@ def _pressure_caption(groups: Sequence[Group], chosen: Sequence[Group]) -> str:
         else ""
     )
     return (
-        "Gain of each operator over raw notes, in percentage points, with 95% intervals. Above: by budget. Below: the"
+        "Gain of each operator over raw notes, in percentage points, with 95 % intervals. Above: by budget. Below: the"
         " same points by the share of questions whose evidence fits whole. If what counts is pressure and not tokens,"
         f" datasets differ above and fall together below.{lone} Hollow marks are the paper's, with {published.MODEL};"
         f" of LoCoMo it does not print how much fits.{left}"
@@ -396,7 +397,7 @@ def spend(group: Group) -> Figure:
         f"spend-{group.key}",
         "What does a right answer cost?",
         group.name,
-        f"Each point is a policy over all budgets ({listed([str(b) for b in fit.panel.budgets])} tokens), with its 95%"
+        f"Each point is a policy over all budgets ({listed([str(b) for b in fit.panel.budgets])} tokens), with its 95 %"
         " interval; further left is cheaper, further up is better. Small squares: always the same action. A ladder"
         f" reads again where the reader found no answer, so it stands beside other ways to spend as much.{unsaid}",
         *drawn(compose, height=4.9, title=f"accuracy against spend, {group.name}"),

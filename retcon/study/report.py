@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from retcon.crossfit import CrossFit
-from retcon.errors import InputError, MissingExtraError
+from retcon.errors import InputError, MissingExtraError, RetconError
 from retcon.outcomes import Outcomes, write
 from retcon.study import published, story
 from retcon.study.curves import Group
 from retcon.study.figures import Figure, figures
 from retcon.study.page import Parts, leading, page, paired
 from retcon.study.story import TERMS, Sentence
-from retcon.study.tables import SPECS, Study, Table, Value
-from retcon.study.tables import _Report as Readings
+from retcon.study.studies import Readings, Study
+from retcon.study.tables import SPECS, Table, Value
 
 Progress = Callable[[int, int], None]
 
@@ -79,7 +79,8 @@ def parts(
     draws: int = 10_000, repeats: int = 1, seed: int = SEED, progress: Progress | None = None,
 ) -> Parts:  # fmt: skip
     """All that stands in the report of these outcomes."""
-    readings = Readings(outcomes, judge=judge, draws=draws, seed=seed, repeats=repeats)
+    said = dict(about or {})
+    readings = Readings(outcomes, judge=judge, draws=draws, seed=seed, repeats=repeats, model=said.get("model", ""))
     studies = [*readings.studies, *readings.silent]
     if not studies:
         raise InputError(f"no row has a verdict of {judge or 'any judge'}")
@@ -92,7 +93,6 @@ def parts(
     groups = _groups(readings)
     tell(total - 1, total)
     drawn = figures(groups)
-    said = dict(about or {})
     judge = studies[0].judge
     tell(total, total)
     return Parts(
@@ -123,7 +123,7 @@ def _fits(readings: Readings, study: Study) -> tuple[CrossFit | None, CrossFit |
     for fit in (readings.routed, readings.climbed):
         try:
             found.append(fit(study))
-        except InputError:
+        except RetconError:
             found.append(None)
     return found[0], found[1]
 

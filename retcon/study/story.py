@@ -19,9 +19,10 @@ from retcon.note import EXTRACT, RETAIN
 from retcon.outcomes import Outcomes, run_mean
 from retcon.stats import Estimate, interval
 from retcon.study import published
+from retcon.study.cells import Value
 from retcon.study.curves import Curve, Group, cited, over_budgets
 from retcon.study.figures import listed
-from retcon.study.tables import AGNOSTIC, FOCUSED, OPERATORS, Value
+from retcon.study.studies import AGNOSTIC, FOCUSED, OPERATORS
 
 Sentence = tuple[Value | str, ...]
 
@@ -65,8 +66,8 @@ TERMS = (
     ("Full history", "a retriever must find the candidates among all notes first, and may miss."),
     ("Gain", "the share of right answers minus that of raw notes, on the same questions at the same budget."),
     ("Harm", "a written text was taken where raw notes would have done better."),
-    ("Interval", "in brackets: the questions are drawn again at random, thousands of times, and 95% of the results fall"
-     " inside. A gain whose interval holds zero may be chance; one whose interval does not is set in bold."),
+    ("Interval", "in brackets: the questions are drawn again at random, thousands of times, and 95 % of the results"
+     " fall inside. A gain whose interval holds zero may be chance; one whose interval does not is set in bold."),
     ("Fixed, router, ladder", "always one action; one picked for each question before anything is written; or another"
      " one tried where the reader found no answer. All are learned on other questions than they are tested on."),
     ("Oracle, hindsight", "the best action of every question, known only afterwards: a ceiling, not a policy."),
