@@ -284,7 +284,7 @@ class _Book:
     def number(self, value: Value) -> str:
         """A number that leads to its rows (the script makes a button of it); plain where it has none."""
         text = f"<b>{_number(value.text)}</b>" if _settled(value) else _number(value.text)
-        hint = f' title="95% interval {value.low:.3f} to {value.high:.3f}"' if _hidden(value) else ""
+        hint = f' title="95 % interval {value.low:.3f} to {value.high:.3f}"' if _hidden(value) else ""
         if not value.rows:
             return f"<span{hint}>{text}</span>" if hint else text
         return f'<span class="v" data-f="{self._place(value.rows)}"{hint}>{text}</span>'

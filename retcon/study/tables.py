@@ -32,8 +32,9 @@ def tables(
     """Every table, in the order of the paper and then ours; the same outcomes give the same tables.
 
     `judge` decides what is right (the model judge where there is one), `repeats` is the ways to deal the folds of
-    everything cross-fitted, `model` is its name where the rows have none. Of several models on the same questions, the
-    one with most rows stands in all tables but the cross-model one. Give it `outcomes.where(dataset=...)` to have every table of another dataset.
+    everything cross-fitted, `model` names the model where the rows do not. Of several models on the same questions, the
+    one with most rows stands in all tables but the cross-model one. Give it `outcomes.where(dataset=...)` to have every
+    table of another dataset.
     """
     readings = Readings(outcomes, judge=judge, draws=draws, seed=seed, repeats=repeats, model=model)
     made = []
