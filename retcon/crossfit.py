@@ -257,6 +257,11 @@ def frozen(
     """Every policy learned on the first questions, calibrated on the second, and scored once on the third."""
     if shared := set(test.questions) & {*train.questions, *calibration.questions}:
         raise InputError(f"{len(shared)} test questions were learned from, the first: {min(shared)}")
+    if shared := set(train.questions) & set(calibration.questions):
+        raise InputError(f"{len(shared)} calibration questions were learned from, the first: {min(shared)}")
+    for what in ("actions", "budgets", "features"):
+        if len({getattr(part, what) for part in (train, calibration, test)}) > 1:
+            raise InputError(f"the three parts differ in their {what}")
     chosen = default_policies(train) if policies is None else dict(policies)
     sheets = {name: _Score(test) for name in [*chosen, *_extras(test)]}
     _rotate(_Split(train, calibration, test.hidden(), test, np.arange(len(test.questions))), chosen, rules, sheets)
@@ -403,7 +408,7 @@ def _vote(split: _Split, rules: Rules) -> Walked:
     """Two actions always asked, the pair learned per budget: the likelier answer stands, an abstention never wins."""
     pairs = [(a, c) for a in range(len(split.test.actions)) for c in range(len(split.test.actions)) if a != c]
     learned = np.stack([_both(split.train, pair).utility for pair in pairs])
-    best = np.argmax(learned.mean(axis=1), axis=0)
+    best = np.argmax(np.nan_to_num(learned.mean(axis=1), nan=-1.0), axis=0)
     votes = [_both(split.test, pair) for pair in pairs]
 
     def pick(name: str) -> Array:
@@ -422,7 +427,8 @@ def _both(panel: Panel, pair: tuple[int, int]) -> Walked:
     if panel.logprob is not None:
         likelier = panel.logprob[:, :, second] > panel.logprob[:, :, first]
         swap |= likelier & (silent[:, :, first] == silent[:, :, second])
-    utility = run_mean(np.where(swap, panel.runs[:, :, second], panel.runs[:, :, first]))
+    both = ~np.isnan(panel.runs[:, :, first] + panel.runs[:, :, second])  # a realization that lacks one is no vote
+    utility = run_mean(np.where(both, np.where(swap, panel.runs[:, :, second], panel.runs[:, :, first]), np.nan))
     spent = [
         panel.tokens[name][:, :, first] + panel.tokens[name][:, :, second] if name in panel.tokens else 0 * utility
         for name in ("context_tokens", "generated_tokens")

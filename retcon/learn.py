@@ -18,7 +18,7 @@ from retcon import fit, ladder
 from retcon.calibrate import Threshold, certified_threshold, joint_thresholds, paper_threshold
 from retcon.crossfit import CrossFit, Result
 from retcon.errors import InputError
-from retcon.features import FEATURES
+from retcon.features import FEATURES, TYPES
 from retcon.outcomes import Outcomes, Panel, run_mean
 from retcon.route import CONFIGURATION, Router
 from retcon.stats import Resamples, interval, resample
@@ -34,7 +34,7 @@ def fit_router(
 ) -> Router:  # fmt: skip
     """A direct router, with a ladder where the outcomes have abstentions. What the rows say of themselves is kept."""
     known = constants(outcomes.where(action=panel.actions)) | dict(about or {})
-    known |= {"judge": panel.judge, "group": group, "seen": " ".join(sorted(_marks(panel)))}
+    known |= {"judge": panel.judge, "group": group, "seen": " ".join(sorted(_marks(panel)))} | _types(panel)
     router = fit.fit(
         panel, name=name, estimator=estimator, group=group, seed=seed, embedder=known.pop("embedder", None),
         counter=known.pop("counter", None), provenance=known,
@@ -58,6 +58,12 @@ def constants(outcomes: Outcomes) -> dict[str, Any]:
     return found
 
 
+def _types(panel: Panel) -> dict[str, str]:
+    """Whether query types were given, one of them 1, or guessed as they are when serving; nothing where none is."""
+    types = panel.x[:, :, [panel.features.index(name) for name in TYPES]]
+    return {} if not types.any() else {"types": "given" if np.isin(types, (0, 1)).all() else "guessed"}
+
+
 def _marks(panel: Panel) -> dict[str, str]:
     """A short hash of each question -> its id: a router keeps the hashes, to know the questions it was learned from."""
     return {sha256(f"{panel.dataset}\0{name}".encode()).hexdigest()[:8]: name for name in panel.questions}
@@ -65,9 +71,13 @@ def _marks(panel: Panel) -> dict[str, str]:
 
 def calibrate_router(
     router: Router, panel: Panel, *, rule: str = "paper", cap: float = 0.0, alpha: float = 0.05, delta: float = 0.10,
-    joint: str = "split",
+    joint: str = "split", made: Mapping[str, Any] | None = None,
 ) -> tuple[Router, dict[int, Threshold]]:  # fmt: skip
-    """The router with a threshold per budget, and what each did on these questions, which it must not have seen."""
+    """The router with a threshold per budget, and what each did on these questions, which it must not have seen.
+
+    `made` is what these rows say of their making (`constants`): a certificate speaks of that configuration, which need
+    not be the one that the router was learned on.
+    """
     marks = _marks(panel)
     if seen := sorted(marks[mark] for mark in str(router.provenance.get("seen", "")).split() if mark in marks):
         raise InputError(
@@ -75,10 +85,14 @@ def calibrate_router(
         )
     found = _thresholds(calibration_rows(router, panel), rule, cap, alpha, delta, joint)
     did = {str(budget): plain(each) for budget, each in found.items()}
+    known = dict(made or {}) | _types(panel)
     certificate = None
     if rule == "certified":
-        certificate = {"alpha": alpha, "delta": delta, "joint": joint, "budgets": did}
-    calibrated = {"rule": rule, "cap": cap, "questions": len(panel.questions), "thresholds": did}
+        certificate = {"alpha": alpha, "delta": delta, "joint": joint, "budgets": did, "made": known}
+    calibrated = {
+        "rule": rule, "cap": cap, "questions": len(panel.questions), "conversations": len(set(panel.conversations)),
+        "judge": panel.judge, "made": known, "thresholds": did,
+    }  # fmt: skip
     return (
         replace(
             router,

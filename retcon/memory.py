@@ -92,24 +92,32 @@ class Memory:
         self.now, self.new_id = now, new_id
         self._owns_chat = isinstance(model, str)
         self.chat = None if model is None else chat(model, name=model_name, key=_key(model, api_key), timeout=timeout)
-        self._differs = self._differences(focus)
+        self._differs, self._reads_otherwise = self._differences(focus)
         self.store = SqliteStore(_path(path))
         self._performer = Performer(
             store=self.store, count=self.count, chat=self.chat, focus=focus, guard=_guard(guard)
         )
 
-    def _differences(self, focus: bool) -> tuple[str, ...]:
-        """A warning for each thing in which this memory is not what its router learned on."""
+    def _differences(self, focus: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """A warning for each thing in which this memory, and then its reader, is not what its router learned on."""
         running: dict[str, Any] = {
             "embedder": self.embed.name, "counter": self.count.name, "retriever": self.retriever,
             "top_k": self.top_k, "cap": self.cap, "renderer": pack.RENDERER, "accounting": "rendered",
+            "types": "guessed",
         }  # fmt: skip
+        reads: dict[str, Any] = {}
         if self.chat is not None:
             running |= {"model": self.chat.name, "prompts": PROMPTS, "focus": "focused" if focus else "agnostic"}
-        return tuple(
-            f"router {self.router.name!r} was learned with {name} {learned!r}, this memory has {here!r}"
-            for name, (learned, here) in self.router.differences(running).items()
+            reads = {"reader": self.chat.name, "answer_prompts": ANSWER_PROMPTS}
+        found = self.router.differences(running), self.router.differences(reads, reads)
+        ours, readers = (
+            tuple(
+                f"router {self.router.name!r} was learned with {name} {learned!r}, this memory has {here!r}"
+                for name, (learned, here) in each.items()
+            )
+            for each in found
         )
+        return ours, readers
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -399,6 +407,8 @@ class Memory:
         order = decision.order  # empty where the router has no ladder: then every action may have its turn
         if order:
             decision = _climbed(decision, order[0])
+        if self._reads_otherwise:
+            decision = replace(decision, certified=False, warnings=decision.warnings + self._reads_otherwise)
         recall: Recall | None = self._recall(cluster, decision, (), started)
         rungs: list[Rung] = []
         while recall is not None:

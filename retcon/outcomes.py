@@ -242,13 +242,14 @@ def panel(
 ) -> Panel:  # fmt: skip
     """The dense arrays of one dataset and setting. Every question needs every action at every budget.
 
-    Budgets default to all at which retention was measured and every action asked for exists for every question.
+    Budgets default to those at which each of the actions was measured at all. A blank model or reader is no other one.
     """
     if not len(outcomes):
         raise InputError("there are no outcomes of that kind")
     judge = _judge(outcomes, judge)
     for name in ("dataset", "setting", "model", "reader"):
-        found = sorted(set(outcomes.columns[name].tolist()))
+        blank = {""} if name in ("model", "reader") else set()  # where nothing was written, no model need be named
+        found = sorted(set(outcomes.columns[name].tolist()) - blank)
         if len(found) > 1:
             raise InputError(f"the rows are of several {name}s ({', '.join(found)}): choose one with {name}=")
     chosen = _ordered(set(actions) if actions is not None else set(outcomes.actions))
@@ -278,6 +279,7 @@ class _Builder:
 
     def build(self) -> Panel:
         values = self.table.columns[self.judge]
+        self._check_once()
         own = self._own_rows()
         runs = self._runs(values, own)
         self._check_complete(runs)
@@ -338,6 +340,16 @@ class _Builder:
             if pair[row] in place:
                 out[self.q[row], self.b[row], place[pair[row]], self.r[row]] = values[row]
         return np.where(np.isnan(runs), np.nan, out)
+
+    def _check_once(self) -> None:
+        seen = set()
+        for cell, pair in zip(self._cells(), self.table.columns["pair"].tolist(), strict=True):
+            if (cell, pair) in seen:
+                q, b, a, _ = cell
+                raise InputError(
+                    f"two outcomes, with and without a model's name: {self._cell(q, b)} under {self.actions[a]}"
+                )
+            seen.add((cell, pair))
 
     def _check_complete(self, runs: Array) -> None:
         gaps = np.argwhere(np.isnan(runs).all(axis=3))

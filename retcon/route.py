@@ -34,7 +34,7 @@ FORMAT = 1
 KINDS = ("learned", "rule")
 # What a router's predictions depend on. Where the running value differs from the learned one, a warning names both.
 CONFIGURATION = (
-    "embedder", "counter", "accounting", "retriever", "top_k", "cap", "renderer", "model", "prompts", "focus",
+    "embedder", "counter", "accounting", "retriever", "top_k", "cap", "renderer", "types", "model", "prompts", "focus",
 )  # fmt: skip
 LARGEST_FILE = 1_000_000  # bytes; a router of five actions has about 4,000
 LARGEST_BUDGET = 1 << 53
@@ -194,14 +194,18 @@ class Router:
         above = min((b for b in self.thresholds if b >= budget), default=max(self.thresholds))
         return max(self.thresholds[below], self.thresholds[above])
 
-    def differences(self, running: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """Where a configuration is not the one it was learned on: name -> (learned with, running)."""
+    def differences(
+        self, running: Mapping[str, Any], names: Iterable[str] = CONFIGURATION
+    ) -> dict[str, tuple[Any, Any]]:
+        """Where a configuration is not the one it was learned or certified on: name -> (its own, running)."""
         learned = {"embedder": self.embedder, "counter": self.counter, **self.provenance}
-        return {
-            name: (learned[name], running[name])
-            for name in CONFIGURATION
-            if learned.get(name) is not None and name in running and str(learned[name]) != str(running[name])
-        }
+        certified = {} if self.certificate is None else self.certificate.get("made", {})
+        found = {}
+        for name in names:
+            known = [part[name] for part in (learned, certified) if part.get(name) is not None]
+            odd = [value for value in known if name in running and str(value) != str(running[name])]
+            found.update({name: (odd[0], running[name])} if odd else {})
+        return found
 
     def _certifies(self, budget: int, left: Collection[str]) -> bool:
         """Whether the certificate speaks of this: a certified budget and threshold, and the very actions it knew."""
@@ -483,6 +487,8 @@ def _certificate_faults(certificate: Mapping[str, Any]) -> Iterator[str]:
     budgets = certificate.get("budgets")
     if not isinstance(budgets, Mapping) or not all(isinstance(e, Mapping) and "tau" in e for e in budgets.values()):
         yield "a certificate needs budgets, and the tau that it was found for at each"
+    if not isinstance(certificate.get("made", {}), Mapping):
+        yield "what a certificate was made with must be names and values"
 
 
 def _reason_faults(router: Router) -> Iterator[str]:

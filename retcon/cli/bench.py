@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -153,17 +153,9 @@ def bench(
 
 def _jobs(data: Sequence[str], protocols: Sequence[str], budgets: str | None) -> list[tuple[str, Any]]:
     """Every dataset under every protocol, with its budgets."""
-    from retcon.study.protocols import SHORT
-
     if not protocols:
         raise InputError("--protocol names none")
-    jobs = []
-    for source in data:
-        for name in protocols:
-            rules = study.protocol_of(name, budgets)
-            short = budgets is None and source == "locomo" and name == "controlled"
-            jobs.append((source, replace(rules, budgets=SHORT) if short else rules))
-    return jobs
+    return [(source, study.protocol_of(name, budgets, source)) for source in data for name in protocols]
 
 
 def _questions(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,7 +46,7 @@ Grouping = Annotated[
 Estimator = Annotated[
     str, typer.Option("--estimator", metavar="NAME", help="ridge (the paper's), ridge-standardised, or gain.")
 ]
-Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Deals the folds.")]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Deals the folds.")]
 CallPrice = Annotated[
     float, typer.Option("--call-price", metavar="U", help="Utility that one more reader call must bring.")
 ]
@@ -169,9 +170,17 @@ def calibrate(
         file, dataset=dataset, setting=setting, fold=fold, actions=",".join(before.actions),
         judge=judge or before.provenance.get("judge"), budgets=",".join(map(str, before.budgets)) or None,
     )  # fmt: skip
-    for what, (learned, here) in before.differences(learn.constants(rows)).items():
+    made = learn.constants(rows.where(action=panel.actions))
+    for what, (learned, here) in replace(before, certificate=None).differences(made).items():
         show.warn(f"the router was learned with {what} {learned!r}, these outcomes are of {here!r}")
-    after, found = learn.calibrate_router(before, panel, rule=rule, cap=cap, alpha=alpha, delta=delta, joint=joint)
+    after, found = learn.calibrate_router(
+        before, panel, rule=rule, cap=cap, alpha=alpha, delta=delta, joint=joint, made=made
+    )
+    if rule == "certified" and (talks := len(set(panel.conversations))) < len(panel.questions):
+        show.warn(
+            f"{len(panel.questions)} questions of {talks} conversations are not independent: the bound is about more"
+            " questions of these conversations, not about new ones"
+        )
     target = output or Path(router)
     save(after, target)
     if as_json:

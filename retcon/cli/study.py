@@ -148,7 +148,7 @@ def label(
     from retcon.outcomes import write
     from retcon.study import label as labels
 
-    rules = protocol_of(protocol, budgets)
+    rules = protocol_of(protocol, budgets, data)
     labels.check_arms(arms := names(actions) or [])
     opt.model(model, model_name, needed_by="label")
     writable(output)
@@ -214,13 +214,13 @@ def writable(output: Path) -> None:
         raise InputError(f"there is no folder {output.parent}")
 
 
-def protocol_of(name: str, budgets: str | None) -> Any:
-    """The protocol of that name, with other budgets where they are given."""
-    from retcon.study.protocols import PROTOCOLS
+def protocol_of(name: str, budgets: str | None, data: str = "") -> Any:
+    """The protocol of that name, with other budgets where they are given; LoCoMo's shorter ones on gold evidence."""
+    from retcon.study.protocols import PROTOCOLS, SHORT
 
     if name not in PROTOCOLS:
         raise InputError(f"no protocol {name!r}; there are {', '.join(PROTOCOLS)}")
-    asked = numbers(budgets)
+    asked = SHORT if budgets is None and (data, name) == ("locomo", "controlled") else numbers(budgets)
     return PROTOCOLS[name] if asked is None else replace(PROTOCOLS[name], budgets=tuple(sorted(set(asked))))
 
 

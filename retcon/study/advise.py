@@ -21,7 +21,7 @@ from retcon.fit import folds, question_groups
 from retcon.note import RETAIN
 from retcon.outcomes import Outcomes, Panel
 from retcon.stats import Array, Estimate, Resamples, interval, intervals, resample
-from retcon.study.bench import FEWEST, OUTCOMES, Studied, apart, choices, complete, grouping, study, written
+from retcon.study.bench import FEWEST, OUTCOMES, Studied, choices, complete, grouping, study, written
 from retcon.study.curves import Group
 from retcon.study.figures import crossover
 from retcon.study.tables import Readings
@@ -235,7 +235,7 @@ def advised(table: Outcomes, out: Path, *, judge: str, draws: int = 10_000, seed
 
 def _drawn(table: Outcomes, out: Path, judge: str, draws: int, seed: int) -> dict[str, Path]:
     """The crossover as a picture; nothing where matplotlib is not installed."""
-    readings = Readings(apart(table), judge=judge, draws=draws, seed=seed, repeats=1)
+    readings = Readings(table, judge=judge, draws=draws, seed=seed, repeats=1)
     try:
         figure = crossover(Group(readings.studies[0]))
     except MissingExtraError:

@@ -108,7 +108,7 @@ def bench(
     files |= written(studies, out)
     files["report"] = out / REPORT
     tell = None if progress is None else lambda done, total: progress("report", done, total)
-    report(apart(table), files["report"], judge=judge, title=title, draws=draws, repeats=repeats, progress=tell)
+    report(table, files["report"], judge=judge, title=title, draws=draws, repeats=repeats, progress=tell)
     return Benched(found, studies, judge, files)
 
 
@@ -134,21 +134,6 @@ def counted(failures: Mapping[str, int]) -> str:
 def studies_of(table: Outcomes) -> list[tuple[str, str]]:
     """The datasets and settings that the rows are of, in their order."""
     return list(dict.fromkeys(zip(*(table.columns[name].tolist() for name in ("dataset", "setting")), strict=True)))
-
-
-def apart(table: Outcomes) -> Outcomes:
-    """The rows with every question a conversation of its own in studies of too few conversations to draw from.
-
-    One conversation drawn again and again is always the same: no interval, no folds. Questions are then taken as
-    independent, which they are not quite.
-    """
-    names = ("dataset", "setting", "conversation", "question_id")
-    rows = list(zip(*(table.columns[name].tolist() for name in names), strict=True))
-    talks: dict[tuple[str, str], set[str]] = {}
-    for dataset, setting, talk, _ in rows:
-        talks.setdefault((dataset, setting), set()).add(talk)
-    own = [name if len(talks[dataset, setting]) < FOLDS else talk for dataset, setting, talk, name in rows]
-    return replace(table, columns={**table.columns, "conversation": np.array(own, object)})
 
 
 def written(studies: Sequence[Studied], out: Path) -> dict[str, Path]:

@@ -174,8 +174,12 @@ class Study:
 
     @property
     def clustered(self) -> bool:
-        """Whether questions share conversations, so that these are what is drawn."""
-        return len(set(self.conversations)) < len(self.questions)
+        """Whether questions share conversations, and there are enough of these to draw from.
+
+        One conversation drawn again and again is always the same: no interval, no folds. With so few, questions are
+        taken as independent, which they are not quite.
+        """
+        return crossfit.FOLDS <= len(set(self.conversations)) < len(self.questions)
 
     @cached_property
     def resamples(self) -> Resamples:
