@@ -27,6 +27,7 @@ from bench.pilot import tables as pilot_tables
 from bench.retrieval import table as retrieval_table
 from bench.speed.report import section as speed_section
 from bench.speed.report import table as speed_goals
+from bench.stats import table as stats_table
 from bench.tokens import Row as TokenRow
 from bench.tokens import table as token_table
 
@@ -85,10 +86,12 @@ TABLES: dict[str, Callable[[], str]] = {
     "tokens": lambda: token_table([TokenRow(**row) for row in _results("tokens")]),
     "extract": lambda: (RESULTS / "extract.md").read_text(encoding="utf-8").rstrip(),
     "operators": lambda: operator_table(_results("operators")),
+    "operators-cpu": lambda: operator_table(_results("operators-cpu")),
     "speed": lambda: speed_section(_results("speed")),
     "speed-goals": lambda: speed_goals(_results("speed")),
     "survival": _survival,
     "fidelity": lambda: fidelity_table(_results("fidelity")),
+    "stats": lambda: stats_table(_results("stats")),
     "certificate": lambda: certificate_table(_results("certificate")),
     "transcript": _transcript,
 } | {f"pilot-{name}": partial(_pilot, f"pilot-{name}") for name in PILOT}

@@ -342,6 +342,8 @@ class Memory:
         safe = partial(self._safe_action, cluster, decision.budget, (*exclude, decision.action))
         took = self._performer.perform(cluster, decision, safe)
         packed = took.made.packed
+        if took.action != decision.action:
+            decision = replace(decision, certified=False)  # the bound is on what the router chose
         spent = replace(took.made.usage, seconds=time.perf_counter() - started)
         return Recall(
             text=packed.text, tokens=packed.tokens, budget=decision.budget, query=cluster.query, action=took.action,

@@ -14,7 +14,10 @@ from retcon import Memory
 from retcon.outcomes import from_rows, write
 from retcon.route import Router
 
-MADE = {"counter": "estimate", "embedder": "hashing", "retriever": "bm25"}
+MADE = {
+    "counter": "estimate", "embedder": "hashing", "retriever": "bm25", "p_single_session": 0.4, "p_multi_session": 0.3,
+    "p_temporal": 0.2, "p_knowledge_update": 0.1,
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -102,6 +105,8 @@ BAD: list[tuple[list[str], str]] = [
     (["crossfit", "o.csv", "--skip", "best fixed action"], "no policy 'best fixed action' to compare with"),
     (["crossfit", "o.csv", "--actions", "retain"], "nothing to choose between"),
     (["crossfit", "o.csv", "--folds", "2"], "--folds"),
+    (["crossfit", "o.csv", "--seed", "-1"], "--seed"),
+    (["fit", "o.csv", "--seed", "-1"], "--seed"),
     (["crossfit", "o.csv", "--folds", "90", "--skip", "MLP"], "90 folds need 90 groups at least, there are 60"),
     (["crossfit", "o.csv", "--questions", "none.jsonl"], "cannot read none.jsonl: No such file or directory"),
     (["crossfit", "o.csv", "--questions", "bad.jsonl"], "bad.jsonl, line 2: a JSON object with 'id' and 'question'"),
@@ -184,6 +189,33 @@ def test_calibrate_warns_where_the_outcomes_were_made_otherwise(folder: Path) ->
     result = run("calibrate", "other.csv", "--fold", "held", "-r", "r.json")
     assert result.exit_code == 0
     assert "the router was learned with counter 'estimate', these outcomes are of 'alphanumeric'" in result.stderr
+
+
+def test_calibrate_says_that_questions_of_one_conversation_are_not_independent(folder: Path) -> None:
+    learn()
+    options = ("--fold", "held", "-r", "r.json", "-o", "c.json", "--rule")
+    said = "20 questions of 12 conversations are not independent"
+    assert said in run("calibrate", "o.csv", *options, "certified").stderr
+    assert said not in run("calibrate", "o.csv", *options, "paper").stderr
+    kept = Router.load("c.json").provenance["calibration"]
+    assert (kept["questions"], kept["conversations"]) == (20, 12)
+
+
+def test_a_certificate_of_other_outcomes_does_not_speak_of_the_routers_own_configuration(folder: Path) -> None:
+    learn()
+    text = (folder / "o.csv").read_text(encoding="utf-8").replace("bm25", "bm25-plain")
+    (folder / "other.csv").write_text(text, encoding="utf-8")
+    options = ("--fold", "held", "-r", "r.json", "--rule", "certified", "--alpha", "0.4", "--delta", "0.3")
+    run("calibrate", "other.csv", *options)
+    with Memory(folder / "t.db") as memory:
+        memory.add("I adopted a cat named Pixel. She is grey.", id="a1")
+    for retriever in ("bm25", "bm25-plain"):
+        asked = ("--db", "t.db", "--router", "r.json", "--budget", "32", "--retriever", retriever)
+        found = document("decide", "Which cat?", *asked)
+        assert (found["certified"], len(found["warnings"])) == (False, 1)
+    result = run("calibrate", "o.csv", *options)  # once more, on the right ones: the old certificate is forgotten
+    assert "learned with" not in result.stderr
+    assert document("decide", "Which cat?", "--db", "t.db", "--router", "r.json", "--budget", "32")["certified"]
 
 
 # -- crossfit ----------------------------------------------------------------------------------------------------------

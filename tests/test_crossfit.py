@@ -24,11 +24,13 @@ from retcon.crossfit import (
     Policy,
     Result,
     Rules,
+    _both,
     advantages,
     always,
     crossfit,
     default_policies,
     extra_names,
+    frozen,
 )
 from retcon.errors import InputError
 from retcon.fit import Mlp, folds, predictor, question_groups
@@ -344,6 +346,36 @@ def test_a_vote_reads_two_answers_and_an_abstention_never_wins() -> None:
     # where both answer, the likelier stands
     rows = [row | {"abstained": 0, "logprob": -1.0 if row["judge_llm"] else -2.0} for row in rows]
     assert (crossfit(panel(from_rows(rows)), policies={"a": always(0)}).results[VOTE].utility == 1).all()
+
+
+def test_a_vote_counts_only_realizations_in_which_both_were_asked() -> None:
+    # extract was asked once and abstained; merge thrice: wrong, right, and at last it abstained
+    rows = []
+    for row in world(20, realizations=3):
+        if row["action"] == "extract" and row["realization"]:
+            continue
+        right = row["action"] == "merge" and row["realization"] == 1
+        silent = row["action"] != "merge" or row["realization"] == 2
+        rows.append(row | {"judge_llm": int(right), "abstained": int(silent)})
+    found = panel(from_rows(rows))
+    vote = _both(found, (found.actions.index("merge"), found.actions.index("extract")))
+    assert vote.utility.tolist() == [[0.0, 0.0]] * 20
+    back = _both(found, (found.actions.index("extract"), found.actions.index("merge")))
+    assert back.utility.tolist() == vote.utility.tolist()
+    three = _both(found, (found.actions.index("merge"), 0))
+    assert np.allclose(three.utility, 1 / 3)
+
+
+def test_frozen_parts_share_no_question_and_are_alike() -> None:
+    found = made(30)
+    parts = [found.take(np.arange(10) + at) for at in (0, 10, 20)]
+    assert frozen(*parts, policies={"direct": Direct()}).results["direct"].seen.all()
+    with pytest.raises(InputError, match="test questions were learned from"):
+        frozen(parts[0], parts[1], parts[1])
+    with pytest.raises(InputError, match="10 calibration questions were learned from"):
+        frozen(parts[0], parts[0], parts[2])
+    with pytest.raises(InputError, match="differ in their actions"):
+        frozen(parts[0], parts[1], replace(parts[2], actions=("retain", "merge", "rewrite")))
 
 
 def test_repeats_are_averaged() -> None:

@@ -38,6 +38,7 @@ MADE = {
     "model": "fake", "reader": "fake", "grader": "big", "retriever": "bm25", "counter": "estimate",
     "embedder": "hashing", "renderer": pack.RENDERER, "prompts": PROMPTS,
 }  # fmt: skip
+GUESSED = {"p_single_session": 0.4, "p_multi_session": 0.3, "p_temporal": 0.2, "p_knowledge_update": 0.1}
 
 
 def table(questions: int = 60, **options: Any) -> Outcomes:
@@ -298,7 +299,7 @@ def running(**options: Any) -> Any:
 def in_full() -> Router:
     """A certified router over every action that a memory with a model has."""
     every = ("retain", "extract", "merge", "abstract", "rewrite", "hybrid")
-    rows = [row | MADE | {"focus": "focused"} for row in world(60, actions=every)]
+    rows = [row | MADE | GUESSED | {"focus": "focused"} for row in world(60, actions=every)]
     first, second = ([row for row in rows if (int(row["question_id"][1:]) < 40) == side] for side in (True, False))
     router = fit_router(from_rows(first), panel(from_rows(first)), name="full")
     return calibrate_router(router, panel(from_rows(second)), rule="certified", alpha=0.4, delta=0.3)[0]
@@ -345,6 +346,61 @@ def test_another_embedder_or_model_drops_the_certificate_too() -> None:
         decision = memory.decide(QUERY, 32)
         assert "model 'fake', this memory has 'bigger'" in decision.warnings[0]
         assert not decision.certified
+
+
+def certified_on(first: Row, second: Row) -> Router:
+    """A certified router whose training rows say the first, its calibration rows the second."""
+    rows = [row | MADE | GUESSED for row in world(60, actions=("retain", "extract"))]
+    learned_from = from_rows([row | first for row in rows if int(row["question_id"][1:]) < 40])
+    held = from_rows([row | second for row in rows if int(row["question_id"][1:]) >= 40])
+    router, made = fit_router(learned_from, panel(learned_from), name="two"), constants(held)
+    return calibrate_router(router, panel(held), rule="certified", alpha=0.4, delta=0.3, made=made)[0]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ({}, {}, None),
+        ({}, {"retriever": "dense"}, "retriever 'dense'"),
+        ({"retriever": "dense"}, {}, "retriever 'dense'"),
+        ({"retriever": ""}, {"retriever": "dense"}, "retriever 'dense'"),
+        ({"p_temporal": 1.0} | dict.fromkeys([*GUESSED][:2], 0.0) | {"p_knowledge_update": 0.0}, {}, "types 'given'"),
+        ({}, {"p_temporal": 1.0} | dict.fromkeys([*GUESSED][:2], 0.0) | {"p_knowledge_update": 0.0}, "types 'given'"),
+    ],
+)
+def test_a_certificate_holds_only_where_both_training_and_calibration_were_as_here(
+    first: Row, second: Row, said: str | None, tmp_path: Path
+) -> None:
+    certified_on(first, second).save(tmp_path / "r.json")
+    with remembering(None, router=tmp_path / "r.json") as memory:
+        decision = memory.decide(QUERY, 32)
+    assert decision.certified == (said is None)
+    assert len(decision.warnings) == (0 if said is None else 1)
+    assert all(said is not None and said in each for each in decision.warnings)
+
+
+def test_ask_names_a_reader_that_the_router_was_not_learned_with() -> None:
+    with running() as memory:
+        assert not any("learned with" in each for each in memory.ask(QUERY, 32).warnings)
+    router = in_full()
+    other = replace(router, provenance={**router.provenance, "reader": "other", "answer_prompts": "0"})
+    with running(router=other) as memory:
+        said = memory.ask(QUERY, 32).warnings
+        assert any("learned with reader 'other', this memory has 'fake'" in each for each in said)
+        assert any("learned with answer_prompts '0'" in each for each in said)
+        assert memory.decide(QUERY, 32).certified  # who reads what recall gives, memory cannot know
+
+
+def test_calibration_keeps_what_its_rows_were(tmp_path: Path) -> None:
+    router = certified_on({}, {"retriever": "dense"})
+    kept = router.provenance["calibration"]
+    assert kept["made"]["retriever"] == router.certificate["made"]["retriever"] == "dense"  # type: ignore[index]
+    assert (kept["judge"], kept["questions"]) == ("llm", 20)
+    assert kept["conversations"] <= 20
+    plain = router.to_dict()
+    plain["certificate"] = {**plain["certificate"], "made": 7}
+    with pytest.raises(RouterError, match="what a certificate was made with"):
+        Router.load(plain)
 
 
 def test_a_number_and_its_text_are_the_same_configuration() -> None:

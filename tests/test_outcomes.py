@@ -478,6 +478,16 @@ def test_a_panel_is_of_one_dataset_and_one_setting() -> None:
         panel(from_rows(world(2)).where(setting="elsewhere"))
 
 
+def test_a_retention_that_names_no_model_stands_beside_rows_that_do() -> None:
+    rows = [row | {"model": "" if row["action"] == "retain" else "m", "reader": "r"} for row in world(3)]
+    assert panel(from_rows(rows)).utility.tolist() == panel(from_rows(world(3))).utility.tolist()
+    with pytest.raises(InputError, match="several models"):
+        panel(from_rows([row | ({"model": "n"} if row["action"] == "merge" else {}) for row in rows]))
+    twice = [*rows, *(row | {"model": "m"} for row in rows if row["action"] == "retain")]
+    with pytest.raises(InputError, match="two outcomes, with and without a model's name: q000 at 32 tokens under ret"):
+        panel(from_rows(twice))
+
+
 def renamed(rows: list[Row], seed: int) -> list[Row]:
     """The rows in another order, with other names for questions and conversations."""
     draw = random.Random(seed)
