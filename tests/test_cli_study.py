@@ -97,6 +97,37 @@ def test_a_dry_run_asks_nothing_and_writes_no_outcomes(server: Server, folder: P
     assert not (folder / "outcomes.csv").exists()
 
 
+def test_parts_of_a_protocol_and_the_reader_can_be_others(server: Server) -> None:
+    parts = (
+        "--retriever",
+        "bm25",
+        "--counter",
+        "alphanumeric",
+        "--accounting",
+        "rendered",
+        "--top-k",
+        "5",
+        "--cap",
+        "200",
+    )
+    few = ("--sample", "2", "--budgets", "32", "--actions", "retain,extract", "--no-judge")
+    fine(*at(server, *few), *parts, "--reader-model", server.base, "--reader-name", "other")
+    columns = written()
+    made = {name: set(columns[name].tolist()) for name in ("retriever", "counter", "accounting", "reader", "model")}
+    assert made == {
+        "retriever": {"bm25"}, "counter": {"alphanumeric"}, "accounting": {"rendered"}, "reader": {"other"},
+        "model": {"m"},
+    }  # fmt: skip
+    assert max(columns["notes"].tolist()) <= 5
+    assert max(columns["cluster_tokens"].tolist()) <= 200
+
+
+@pytest.mark.parametrize("part", ["--retriever", "--counter", "--accounting", "--embedder"])
+def test_a_part_that_does_not_exist_is_one_line(server: Server, part: str) -> None:
+    assert "nope" in complaint(*at(server), part, "nope")
+    assert server.seen == []
+
+
 def test_a_sample_is_the_one_that_the_library_draws(server: Server) -> None:
     fine(*at(server))
     asked = [question for question in load("sample").questions if not question.abstention]

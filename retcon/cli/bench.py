@@ -234,7 +234,7 @@ def started(todo: Sequence[Any], out: Path, given: Given, *, judged: bool) -> It
     with (
         study.models(
             given.model, given.model_name, given.timeout, given.judge_model, given.judge_name, given.concurrency
-        ) as (writer, grader),
+        ) as (writer, _, grader),
         contextlib.closing(ReplyCache(where, max_bytes=study.CACHE_BYTES)) as kept,
     ):  # fmt: skip
         expected = labels.estimate(todo, writer, kept, judged=judged)

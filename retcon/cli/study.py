@@ -123,9 +123,27 @@ def label(
         Path | None, typer.Option("--answers", metavar="FILE", help="Also the replies, as JSONL; they quote the data.")
     ] = None,
     cache: Cache = Path("replies.db"),
+    retriever: Annotated[
+        str | None,
+        typer.Option("--retriever", metavar="NAME", help="In place of the protocol's; gold is the evidence."),
+    ] = None,
+    top_k: opt.TopK = None,
+    cap: Annotated[int | None, typer.Option("--cap", metavar="N", min=1, help="Most tokens of all candidates.")] = None,
+    counter: opt.CounterName = None,
+    accounting: Annotated[
+        str | None,
+        typer.Option("--accounting", metavar="NAME", help="What costs: text alone, or all that is rendered."),
+    ] = None,
+    embedder: opt.EmbedderName = None,
     model: opt.Model = None,
     model_name: opt.ModelName = None,
     timeout: opt.Timeout = None,
+    reader_model: Annotated[
+        str | None, typer.Option("--reader-model", metavar="URL|FILE", help="Another model as reader.")
+    ] = None,
+    reader_name: Annotated[
+        str | None, typer.Option("--reader-name", metavar="NAME", help="Its name at the URL.")
+    ] = None,
     judge_model: Annotated[
         str | None, typer.Option("--judge-model", metavar="URL|FILE", help="Another model as judge.")
     ] = None,
@@ -148,7 +166,10 @@ def label(
     from retcon.outcomes import write
     from retcon.study import label as labels
 
-    rules = protocol_of(protocol, budgets, data)
+    rules = altered(
+        protocol_of(protocol, budgets, data), retriever=retriever, top_k=top_k, cap=cap, counter=counter,
+        accounting=accounting, embedder=embedder,
+    )  # fmt: skip
     labels.check_arms(arms := names(actions) or [])
     opt.model(model, model_name, needed_by="label")
     writable(output)
@@ -157,7 +178,16 @@ def label(
     )
     todo = cells_of(picked, rules, arms, realizations)
     with (
-        models(model, model_name, timeout, judge_model, judge_name, concurrency) as (writer, grader),
+        models(
+            model,
+            model_name,
+            timeout,
+            judge_model,
+            judge_name,
+            concurrency,
+            reader=reader_model,
+            reader_name=reader_name,
+        ) as (writer, reader, grader),
         contextlib.closing(ReplyCache(cache, max_bytes=CACHE_BYTES)) as kept,
     ):
         expected = labels.estimate(todo, writer, kept, judged=not no_judge)
@@ -166,11 +196,11 @@ def label(
             if as_json:
                 show.document(plain_estimate(expected))
             return
-        first = labels.probe(todo, writer, kept)
+        first = labels.probe(todo, reader or writer, kept)
         tell_probe(first, expected)
         with stages() as progress:
             found = labels.label(
-                todo, writer, kept, grader=grader, judged=not no_judge, chunk=chunk, progress=progress
+                todo, writer, kept, reader=reader, grader=grader, judged=not no_judge, chunk=chunk, progress=progress
             )  # fmt: skip
     if found.outcomes is not None:
         write(found.outcomes, output)
@@ -224,6 +254,22 @@ def protocol_of(name: str, budgets: str | None, data: str = "") -> Any:
     return PROTOCOLS[name] if asked is None else replace(PROTOCOLS[name], budgets=tuple(sorted(set(asked))))
 
 
+def altered(rules: Any, **given: Any) -> Any:
+    """The protocol with other parts in the place of its own; None leaves one as it is."""
+    from retcon import retrieve, tokens
+    from retcon.model import embedder
+    from retcon.study.protocols import ACCOUNTINGS, GOLD
+
+    named = {name: value for name, value in given.items() if value is not None}
+    if named.get("retriever", GOLD) != GOLD:
+        retrieve.check_retriever(named["retriever"])
+    if named.get("accounting", ACCOUNTINGS[0]) not in ACCOUNTINGS:
+        raise InputError(f"--accounting is {' or '.join(ACCOUNTINGS)}, not {named['accounting']!r}")
+    tokens.counter(named.get("counter"))
+    embedder(named.get("embedder"))
+    return replace(rules, **named)
+
+
 @contextlib.contextmanager
 def models(
     model: str | None,
@@ -232,8 +278,11 @@ def models(
     judge: str | None,
     judge_name: str | None,
     concurrency: int,
-) -> Iterator[tuple[Any, Any]]:
-    """Who writes and reads, and who judges (None: the same); closed afterwards."""
+    *,
+    reader: str | None = None,
+    reader_name: str | None = None,
+) -> Iterator[tuple[Any, Any, Any]]:
+    """Who writes, who reads and who judges (None: the one before); closed afterwards."""
     from retcon.model import chat
 
     given = opt.model(model, name, needed_by="label")
@@ -248,7 +297,11 @@ def models(
             stack.callback(getattr(made, "close", lambda: None))  # closing is optional for a model
             return made
 
-        yield opened(given["model"], given["model_name"]), None if judge is None else opened(judge, judge_name)
+        others = ((reader, reader_name), (judge, judge_name))
+        yield (
+            opened(given["model"], given["model_name"]),
+            *(None if where is None else opened(where, called) for where, called in others),
+        )
 
 
 @contextlib.contextmanager

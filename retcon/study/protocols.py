@@ -28,6 +28,7 @@ from retcon.study.question import Question
 from retcon.tokens import Counter, counter
 
 GOLD = "gold"
+ACCOUNTINGS = ("text", "rendered")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
