@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from local_model import smollm
 
 from retcon import Memory
+from retcon.cli.doctor import KEYS, READ
+from retcon.model import GgufChat, HttpChat
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background job: tests of Ctrl-C need it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -59,6 +62,43 @@ def path(tmp_path: Path) -> Path:
 def memory(path: Path) -> Iterator[Memory]:
     with Memory(path, now=fixed_clock, new_id=counted_ids()) as opened:
         yield opened
+
+
+@pytest.fixture
+def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, and the path of a store in it that is not there yet."""
+    monkeypatch.chdir(tmp_path)
+    for name in (*READ, *KEYS, "COLUMNS", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RETCON_DB", str(tmp_path / "t.db"))
+    return tmp_path / "t.db"
+
+
+@pytest.fixture
+def cats(db: Path) -> Path:
+    """A store with two notes of ann's and one of bob's."""
+    with Memory(db) as memory:
+        memory.add("I adopted a cat named Pixel.", id="a1", user_id="ann", session="s1", timestamp="2026-05-09")
+        memory.add("The rent is 725 a month.", id="a2", user_id="ann", session="s2", metadata={"n": 3})
+        memory.add("My cat is called Bo.", id="b1", user_id="bob")
+    return db
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[GgufChat]:
+    """The small real model, in this process."""
+    found = smollm()
+    assert found is not None
+    with GgufChat(found, context=1024, threads=1, timeout=300) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def served(local: GgufChat) -> Iterator[HttpChat]:
+    """The same model through its own endpoint on this machine."""
+    model = HttpChat(local.served.base, "smollm2", key=local.served.key, timeout=300, concurrency=1)
+    yield model
+    model.close()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -5,100 +5,42 @@ from __future__ import annotations
 import io
 import json
 import os
-import pty
 import re
-import select
 import shlex
-import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
-import tomllib
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import (
+    ROOT,
+    at_terminal,
+    complaint,
+    document,
+    document_of_broken,
+    fine,
+    one_line,
+    process,
+    run,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.main import get_command
-from typer.testing import CliRunner, Result
 
 import retcon
 from retcon import Memory
 from retcon.cli import app
-from retcon.cli.doctor import EXTRAS, KEYS, READ
-from retcon.cli.show import clean
+from retcon.cli.doctor import KEYS, READ
 from retcon.features import FEATURES
 
-ROOT = Path(__file__).parents[1]
 VERBS: dict[str, Any] = dict(get_command(app).commands)  # type: ignore[attr-defined]
 READING = (
     "search cat", "recall cat", "decide cat", "get a1", "list", "history a1", "export out.jsonl", "export -",
     "cache stats", "cache clear --yes",
 )  # fmt: skip
-HOSTILE = "a\x00b \x1b[31m red \x1b[0m \x9b31m \x1b]0;title\x07 \r end"
-
-
-@pytest.fixture
-def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in, and the path of a store in it that is not there yet."""
-    monkeypatch.chdir(tmp_path)
-    for name in (*READ, *KEYS, "COLUMNS", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("RETCON_DB", str(tmp_path / "t.db"))
-    return tmp_path / "t.db"
-
-
-@pytest.fixture
-def cats(db: Path) -> Path:
-    """A store with two notes of ann's and one of bob's."""
-    with Memory(db) as memory:
-        memory.add("I adopted a cat named Pixel.", id="a1", user_id="ann", session="s1", timestamp="2026-05-09")
-        memory.add("The rent is 725 a month.", id="a2", user_id="ann", session="s2", metadata={"n": 3})
-        memory.add("My cat is called Bo.", id="b1", user_id="bob")
-    return db
-
-
-def run(*args: str, input: str | bytes | None = None) -> Result:  # noqa: A002
-    return CliRunner().invoke(app, list(args), input=input)
-
-
-def fine(*args: str, input: str | bytes | None = None) -> str:  # noqa: A002
-    """Standard output of a run that must succeed."""
-    result = run(*args, input=input)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def document(*args: str, input: str | None = None) -> Any:  # noqa: A002
-    """The one JSON document of a run that must succeed."""
-    return json.loads(fine(*args, "--json", input=input))
-
-
-def complaint(*args: str, input: str | bytes | None = None) -> str:  # noqa: A002
-    """The one line of a run that must fail with exit code 2, nothing on standard output."""
-    result = run(*args, input=input)
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    return one_line(result.stderr)
-
-
-def one_line(stderr: str) -> str:
-    assert stderr.startswith("retcon: ")
-    assert stderr.count("\n") == 1
-    assert stderr.endswith("\n")
-    assert "Traceback" not in stderr
-    return stderr.removeprefix("retcon: ").strip()
-
-
-def process(*args: str | bytes, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """The real program, with its own streams."""
-    env = os.environ | {"PYTHONPATH": str(ROOT)} | options.pop("env", {})
-    command = [sys.executable, "-m", "retcon", *args]
-    return subprocess.run(command, capture_output=True, timeout=60, env=env, check=False, **options)
 
 
 # -- every verb --------------------------------------------------------------------------------------------------------
@@ -520,15 +462,6 @@ def test_file_that_is_no_store_of_ours_gives_one_line_and_stays_as_it_is(spoil: 
     assert (db.read_bytes() if db.is_file() else None) == before
 
 
-def document_of_broken(*args: str) -> Any:
-    result = run(*args, "--json")
-    assert result.exit_code == 1
-    found = json.loads(result.stdout)
-    assert not found["ok"]
-    assert found["broken"]
-    return found
-
-
 @pytest.mark.parametrize("path", ["no/such/folder/t.db", "postgresql://host/db", "x" * 5000, "/dev/null/t.db"])
 def test_path_that_cannot_be_opened_gives_one_line(path: str, db: Path) -> None:
     complaint("add", "x", "--db", path)
@@ -694,199 +627,6 @@ def test_any_text_is_stored_as_it_is_or_refused_in_one_line(text: str, db: Path)
         assert json.loads(result.stderr)["error"]["code"] == "bad_input"
 
 
-# -- streams -----------------------------------------------------------------------------------------------------------
-
-
-@given(st.text(st.characters()))
-def test_clean_text_has_no_control_character_but_line_breaks_and_tabs(text: str) -> None:
-    cleaned = clean(text)
-    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", cleaned)
-    if not re.search(r"[\x00-\x1f\x7f-\x9f]", text):
-        assert cleaned == text
-
-
-def test_escape_sequences_in_notes_do_not_reach_the_reader(db: Path) -> None:
-    options = ("--id", "x", "--speaker", "\x1b[31mred", "--session", "\x1b[2J", "--meta", "k=\x1b[31m")
-    fine("add", HOSTILE, *options)
-    for args in ("get x", "list", "history x", "search red", "recall red", "recall red -v -b 1", "recall end"):
-        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", fine(*args.split())), args
-    one_line(run("get", HOSTILE).stderr)
-    assert not re.search(r"[\x1b\x9b]", run("get", HOSTILE).stderr)
-
-
-@pytest.mark.parametrize(
-    "args", ["get x", "list", "search red", "recall red", "recall red --text", "export -", "get x --json"]
-)
-def test_escape_sequences_in_notes_do_not_reach_a_terminal(args: str, db: Path) -> None:
-    fine("add", HOSTILE, "--id", "x")
-    shown, code = at_terminal(args.split())
-    assert code == 0
-    assert "red" in shown
-    assert not re.search(r"[\x00\x1b\x07\x9b]", shown)
-
-
-def at_terminal(args: Sequence[str], typed: str = "") -> tuple[str, int]:
-    """What a person sees who runs the program in a terminal of 80 columns, and its exit code."""
-    ours, theirs = pty.openpty()
-    env = os.environ | {"PYTHONPATH": str(ROOT), "TERM": "dumb", "COLUMNS": "80"}
-    command = [sys.executable, "-m", "retcon", *args]
-    child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env, close_fds=True)
-    os.close(theirs)
-    os.write(ours, typed.encode())
-    shown = b"".join(_chunks(ours, child))
-    os.close(ours)
-    return shown.decode(), child.wait(timeout=30)
-
-
-def _chunks(terminal: int, child: subprocess.Popen[bytes]) -> Iterator[bytes]:
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        try:
-            if select.select([terminal], [], [], 0.1)[0]:
-                if not (chunk := os.read(terminal, 65536)):
-                    return
-                yield chunk
-            elif child.poll() is not None:
-                return
-        except OSError:  # Linux: the other side is closed
-            return
-    child.kill()
-    raise AssertionError("the program did not end")
-
-
-def test_asking_for_text_at_a_terminal_does_not_hang(cats: Path) -> None:
-    for args in (["add"], ["recall", "-"], ["load", "-"]):
-        shown, code = at_terminal(args)
-        assert code == 2
-        assert "pipe" in shown
-
-
-def test_bulk_load_draws_a_bar_at_a_terminal_only(db: Path) -> None:
-    lines = "".join(json.dumps({"text": f"note {i}"}) + "\n" for i in range(300))
-    Path("many.jsonl").write_text(lines, encoding="utf-8")
-    shown, code = at_terminal(["load", "many.jsonl"])
-    assert code == 0
-    assert "load" in shown.replace("added 300 notes", "")
-    assert "added 300 notes" in shown
-    piped = process("load", "many.jsonl", "--db", "other.db")
-    assert (piped.returncode, piped.stderr) == (0, b"")
-
-
-def test_ten_megabytes_from_standard_input_are_kept(db: Path) -> None:
-    big = ("ten megabytes of words " * 450_000).encode()
-    assert len(big) > 10_000_000
-    assert process("add", "--id", "big", input=big).returncode == 0
-    assert json.loads(process("get", "big", "--json").stdout)["text"] == big.decode()
-    assert len(fine("list").splitlines()) == 3
-
-
-def test_nul_bytes_from_standard_input_are_kept(db: Path) -> None:
-    assert process("add", "--id", "nul", input=b"a\0b\n").returncode == 0
-    assert document("get", "nul")["text"] == "a\0b"
-    assert "\0" not in fine("get", "nul")
-
-
-@pytest.mark.parametrize("args", [["add"], ["add", "--messages", "-"], ["search"], ["load", "-"]])
-def test_standard_input_that_is_not_utf8_gives_one_line(args: list[str], cats: Path) -> None:
-    result = process(*args, input=b'{"text": "abc\xff"}\n')
-    assert result.returncode == 2
-    assert "not UTF-8" in one_line(result.stderr.decode())
-    assert "0xff" in result.stderr.decode()
-    assert len(document("list")["results"]) == 3
-
-
-def test_arguments_that_are_not_utf8_give_one_line_or_a_result(cats: Path) -> None:
-    bad = b"caf\xe9"
-    for args, code in (
-        ([b"add", bad, b"--meta", b"k=" + bad], 2),
-        ([b"get", bad], 2),
-        ([b"list", b"--db", bad], 2),
-        ([bad], 2),
-        ([b"recall", bad], 0),
-    ):
-        result = process(*args)
-        assert result.returncode == code, (args, result)
-        assert b"Traceback" not in result.stderr
-        if code:
-            one_line(result.stderr.decode("utf-8", "replace"))
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_any_encoding_of_the_terminal_will_do(encoding: str, db: Path) -> None:
-    fine("add", "héllo 慢慢来 😀", "--id", "ü", "--speaker", "Zoë")
-    for args in ("list", "recall héllo", "get 慢"):
-        result = process(*args.split(), env={"PYTHONIOENCODING": encoding})
-        assert result.returncode == (2 if args == "get 慢" else 0), result
-        assert b"Traceback" not in result.stderr
-        result.stdout.decode(encoding)
-    exported = process("export", "-", env={"PYTHONIOENCODING": encoding}).stdout
-    assert json.loads(exported.decode("utf-8"))["text"] == "héllo 慢慢来 😀"
-
-
-def test_reader_that_goes_away_ends_the_program_quietly(db: Path) -> None:
-    with Memory(db) as memory:
-        memory.add([f"note {i} " + "x" * 200 for i in range(2000)])
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
-    for args in ("list", "export -"):
-        command = f"'{sys.executable}' -m retcon {args} | head -c 1 >/dev/null; echo ${{PIPESTATUS[0]}}"
-        result = subprocess.run(["bash", "-c", command], capture_output=True, env=env, check=True)
-        assert result.stderr == b"", args
-        assert result.stdout.strip() == b"141"
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_output_that_cannot_be_written_gives_one_line(cats: Path) -> None:
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
-    for args in (["export", "-"], ["get", "a1", "--json"]):
-        with open("/dev/full", "wb") as full:
-            command = [sys.executable, "-m", "retcon", *args]
-            result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=env, check=False)
-        assert result.returncode == 2
-        text = result.stderr.decode()
-        assert "No space left" in (json.loads(text)["error"]["message"] if "--json" in args else one_line(text))
-
-
-def test_interrupt_ends_the_program_quietly_and_keeps_nothing_half_done(cats: Path) -> None:
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
-    child = subprocess.Popen(
-        [sys.executable, "-m", "retcon", "load", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, env=env,
-    )  # fmt: skip
-    assert child.stdin
-    child.stdin.write(b'{"text": "half of it"}\n' * 3000)
-    child.stdin.flush()
-    _wait_until_locked(cats)
-    child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=30)
-    assert (child.returncode, out, err) == (130, b"", b"")
-    assert len(document("list")["results"]) == 3
-
-
-def _wait_until_locked(db: Path) -> None:
-    """Until another process is inside its transaction."""
-    connection = sqlite3.connect(db, timeout=0, isolation_level=None)
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("ROLLBACK")
-            time.sleep(0.01)
-        except sqlite3.OperationalError:
-            connection.close()
-            return
-    raise AssertionError("no transaction began")
-
-
-def test_fault_of_our_own_is_one_line_too(cats: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: Memory, note_id: str) -> None:
-        raise TypeError("two\nlines")
-
-    monkeypatch.setattr(Memory, "get", broken)
-    result = run("get", "a1")
-    assert result.exit_code == 3
-    assert one_line(result.stderr) == "a fault of retcon itself: TypeError: two lines"
-
-
 # -- completion --------------------------------------------------------------------------------------------------------
 
 
@@ -913,73 +653,6 @@ def test_shell_completion_script_is_shown(shell: str, db: Path) -> None:
     result = process("--show-completion", shell, env=env)
     assert result.returncode == 0
     assert b"_RETCON_COMPLETE" in result.stdout
-
-
-# -- doctor ------------------------------------------------------------------------------------------------------------
-
-
-def test_doctor_says_what_is_configured(cats: Path) -> None:
-    found, shown = document("doctor"), fine("doctor")
-    assert found["ok"]
-    assert found["broken"] == []
-    assert found["setup"]["router"]["actions"] == ["retain", "extract"]
-    assert (found["setup"]["counter"], found["setup"]["retriever"]) == ("estimate", "bm25")
-    assert (found["store"]["notes"], found["store"]["scopes"], found["store"]["check"]) == (3, 2, "ok")
-    assert found["store"]["bytes"] == cats.stat().st_size
-    for word in (
-        retcon.__version__,
-        sqlite3.sqlite_version,
-        "3 notes, 2 scopes",
-        "quick check ok",
-        "evidence-fit",
-        "ready",
-    ):
-        assert word in shown
-    assert found["model"] == {"model": None, "only_for": None, "actions": ["retain", "extract"], "reply": None}
-    assert "none configured: actions are retain, extract" in shown
-
-
-def test_doctor_makes_no_store(db: Path) -> None:
-    assert "not there yet" in " ".join(fine("doctor").split())
-    assert not document("doctor")["store"]["exists"]
-    assert list(db.parent.iterdir()) == []
-
-
-def test_doctor_shows_no_key(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
-    for args in (["doctor"], ["doctor", "--json"]):
-        assert "very-secret" not in fine(*args)
-        assert "set, not shown" in fine(*args)
-
-
-@pytest.mark.parametrize("args", ["--router nope.json", "--counter nope", "--retriever nope", "--embedder nope"])
-def test_doctor_finds_a_part_that_cannot_be_used(args: str, db: Path) -> None:
-    assert "nope" in document_of_broken("doctor", *args.split())["setup"]["error"]
-
-
-@pytest.mark.parametrize("value", ["abc", "-1", "1e9", "99999999999"])
-def test_doctor_finds_a_budget_that_is_none(value: str, db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RETCON_BUDGET", value)
-    assert "RETCON_BUDGET" in document_of_broken("doctor")["environment"]["error"]
-
-
-def test_doctor_knows_every_extra_of_the_package(db: Path) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert set(EXTRAS) == set(project["optional-dependencies"]) - {"dev"}
-    for name, (_, modules) in EXTRAS.items():
-        wanted = {re.split(r"[>=<\[]", item)[0].replace("-", "_") for item in project["optional-dependencies"][name]}
-        assert set(modules) == {{"scikit_learn": "sklearn"}.get(each, each) for each in wanted}
-
-
-def test_doctor_names_the_install_line_of_what_is_missing(db: Path) -> None:
-    hidden = "import sys; sys.modules.update(wordllama=None, bpe_openai=None)\nfrom retcon.cli import main\nmain()"
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", hidden, "doctor"]
-    result = subprocess.run(command, capture_output=True, env=env, check=False, text=True)
-    assert result.returncode == 0, result.stderr
-    shown = " ".join(result.stdout.split())
-    assert "pip install 'retcon-memory[embed]'" in shown
-    assert "pip install 'retcon-memory[bpe]'" in shown
 
 
 # -- speed -------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_cli import complaint, document, fine, run
+from command_line import complaint, document, fine, run
 from test_outcomes import csv_text, world
 
 from retcon import Memory

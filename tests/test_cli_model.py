@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import ROOT, at_terminal, complaint, document, fine, one_line, process, run
 from conftest import bytes_of
 from local_model import needs_local_model, smollm
 from misbehaving import Behaviour, Handler, Server, completion, says
-from test_cli import ROOT, at_terminal, complaint, document, fine, one_line, process, run
 from typer.testing import Result
 
 from retcon import Memory

@@ -14,8 +14,8 @@ from statistics import mean
 from typing import Any
 
 import pytest
+from command_line import complaint, document, fine, run
 from misbehaving import Handler, Server, says
-from test_cli import complaint, document, fine, run
 from test_label import Busy, answers, failing
 from typer.testing import Result
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from conftest import fixed_clock
 from hypothesis import given
 from hypothesis import strategies as st
-from local_model import needs_local_model, smollm
+from local_model import needs_local_model
 
 from retcon import Memory
 from retcon.answer import prompt as reader_prompt
-from retcon.model import Ask, Chat, FakeChat, GgufChat, HttpChat, Reply
+from retcon.model import Ask, Chat, FakeChat, GgufChat, Reply
 from retcon.operate import RULES, as_data
 
 WRITERS = ("merge", "abstract", "rewrite", "hybrid")
@@ -156,21 +155,6 @@ def test_the_budget_holds_for_hostile_notes(action: str, hostile: list[str], bud
 
 
 # -- a real model ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def local() -> Iterator[GgufChat]:
-    found = smollm()
-    assert found is not None
-    with GgufChat(found, context=1024, threads=1, timeout=300) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def served(local: GgufChat) -> Iterator[HttpChat]:
-    model = HttpChat(local.served.base, "smollm2", key=local.served.key, timeout=300, concurrency=1)
-    yield model
-    model.close()
 
 
 @pytest.fixture(params=["local", "served"])

@@ -11,7 +11,7 @@ import pytest
 from conftest import bytes_of, counted_ids, fixed_clock
 from hypothesis import example, given
 from hypothesis import strategies as st
-from local_model import needs_local_model, smollm
+from local_model import needs_local_model
 
 from retcon import Memory, Recall
 from retcon.errors import (
@@ -24,7 +24,7 @@ from retcon.errors import (
     ModelUnavailableError,
     RateLimitError,
 )
-from retcon.model import Ask, Chat, FakeChat, GgufChat, HttpChat, Reply
+from retcon.model import Ask, Chat, FakeChat, Reply
 from retcon.note import Packed
 from retcon.operate import ACTIONS, Job, Made, record, register
 from retcon.route import Router
@@ -547,21 +547,6 @@ SHORT = (
     ("Pixel's check-up with the vet is on 12 June. I still have to buy a carrier and some fish.", "2026-05-20"),
     ("The vet moved the check-up to 14 June at 9:30. It will cost 45 pounds, more than last year.", "2026-06-01"),
 )
-
-
-@pytest.fixture(scope="module")
-def local() -> Iterator[GgufChat]:
-    found = smollm()
-    assert found is not None
-    with GgufChat(found, context=1024, threads=1, timeout=300) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def served(local: GgufChat) -> Iterator[HttpChat]:
-    model = HttpChat(local.served.base, "smollm2", key=local.served.key, timeout=300, concurrency=1)
-    yield model
-    model.close()
 
 
 @pytest.fixture(params=["local", "served"])
