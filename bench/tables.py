@@ -22,6 +22,7 @@ from typing import Any
 from bench import ROOT
 from bench.certificate import table as certificate_table
 from bench.fidelity import table as fidelity_table
+from bench.ladders import table as ladder_table
 from bench.operators import table as operator_table
 from bench.pilot import tables as pilot_tables
 from bench.retrieval import table as retrieval_table
@@ -91,6 +92,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "speed-goals": lambda: speed_goals(_results("speed")),
     "survival": _survival,
     "fidelity": lambda: fidelity_table(_results("fidelity")),
+    "ladder-forms": lambda: ladder_table(_results("ladders")),
     "stats": lambda: stats_table(_results("stats")),
     "certificate": lambda: certificate_table(_results("certificate")),
     "transcript": _transcript,
