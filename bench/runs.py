@@ -153,7 +153,7 @@ def opened(where: str | None, name: str | None, known: str) -> Chat:
     if where is None:
         return Replay(known)
     if (Path(where) / "config.json").is_file():
-        return HfChat(where, name=known, batch_tokens=500_000, batch_rows=1024)
+        return HfChat(where, name=known, batch_tokens=1_000_000, batch_rows=2048)
     return chat(where, name=name, timeout=600, concurrency=16)
 
 

@@ -131,6 +131,34 @@ def test_greedy_tokens_and_logprobs_are_those_of_plain_forward_passes(model: HfC
 
 
 @needs_torch
+def test_a_cache_that_grows_past_its_room_gives_the_same_tokens(model: HfChat, monkeypatch: pytest.MonkeyPatch) -> None:
+    asks = [ask(text, max_tokens=40) for text in ("what", "what is it that was said before", "w")]
+    roomy = [reply.text for reply in each(model, asks)]
+    monkeypatch.setattr("retcon.model.step.ROOM", 3)
+    assert [reply.text for reply in each(model, asks)] == roomy
+    assert max(map(len, roomy)) > 6, "no answer was long enough to outgrow the room twice"
+
+
+def test_a_cache_with_room_is_not_moved_at_a_step() -> None:
+    import torch
+    import transformers
+
+    from retcon.model.step import cache
+
+    grown = cache(transformers)
+    new = torch.rand(2, 1, 4, 8)
+    keys, _ = grown.update(new, new, 0)
+    assert torch.equal(keys, new)
+    more, values = grown.update(new[..., :1, :], new[..., 1:2, :], 0)
+    assert more.data_ptr() == keys.data_ptr()
+    assert torch.equal(more, torch.cat([new, new[..., :1, :]], dim=2))
+    assert torch.equal(values, torch.cat([new, new[..., 1:2, :]], dim=2))
+    grown.batch_select_indices(torch.tensor([1]))
+    last, _ = grown.update(new[:1, :, :1], new[:1, :, :1], 0)
+    assert torch.equal(last, torch.cat([new[1:], new[1:, :, :1], new[:1, :, :1]], dim=2))
+    assert grown.get_seq_length() == 6
+
+
 def test_a_sample_depends_on_its_seed_and_not_on_its_batch(model: HfChat) -> None:
     warm = [ask("abc", 10, temperature=1.0, seed=seed) for seed in range(4)]
     alone = [each(model, [one])[0].text for one in warm]

@@ -22,7 +22,8 @@ MAY_USE: dict[str, set[str]] = {
     "model.embed": {"errors", "words"},
     "model.http": {"errors", "tokens", "words", "model.base"},
     "model.gguf": {"errors", "model.base"},
-    "model.hf": {"errors", "model.base"},
+    "model.step": set(),
+    "model.hf": {"errors", "model.base", "model.step"},
     "model.fake": {"errors", "tokens", "model.base"},
     "model.cassette": {"errors", "model.base"},
     "model": {

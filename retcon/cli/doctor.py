@@ -30,6 +30,9 @@ EXTRAS = {  # extra -> what it brings, and the modules by which it is recognised
     "learn": ("Parquet files and boosted trees", ("pyarrow", "sklearn")),
     "report": ("figures", ("matplotlib",)),
     "gpu": ("local models on a GPU", ("torch", "transformers", "accelerate")),
+    "server": ("the REST service and its page", ("fastapi", "uvicorn")),
+    "mcp": ("the MCP server", ("mcp", "uvicorn")),
+    "otel": ("OpenTelemetry spans", ("opentelemetry",)),
     "bench": ("rivals for the benchmarks", ("rank_bm25", "bm25s", "tantivy", "psutil")),
 }
 READ = ("RETCON_DB", "RETCON_BUDGET", "RETCON_MODEL", "RETCON_MODEL_NAME", "OPENAI_BASE_URL")

@@ -18,6 +18,7 @@ from typing import Any
 
 from retcon.errors import ContextTooLongError, InputError, MissingExtraError, ModelError
 from retcon.model.base import Ask, Reply, clean, clean_messages
+from retcon.model.step import attention, cache
 
 SHARED = 0.7  # groups over rows above which reading the beginnings apart does not pay
 LEAVE = 0.75  # rows that are done leave the batch once so many, or fewer, of it go on
@@ -51,13 +52,14 @@ class HfChat:
         `device` is a GPU where there is one."""
         if not Path(path).is_dir():
             raise InputError(f"there is no model folder {path!r}")
-        self._torch, transformers = _libraries()
+        self._torch, self._transformers = _libraries()
+        transformers = self._transformers
         self.path, self.name = path, name or Path(path).resolve().name
         self.batch_tokens, self.batch_rows = batch_tokens, batch_rows
         self.device = device or ("cuda" if self._torch.cuda.is_available() else "cpu")
         self._tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True)
         self._model = transformers.AutoModelForCausalLM.from_pretrained(
-            path, local_files_only=True, dtype=getattr(self._torch, dtype)
+            path, local_files_only=True, dtype=getattr(self._torch, dtype), attn_implementation=attention(transformers)
         )
         self._model.to(self.device).eval()
         self._ends = _ends(self._model, self._tokenizer)
@@ -134,14 +136,14 @@ class HfChat:
         draw = _Draw(torch, [row.ask for row in rows], self.device)
         alive = torch.arange(len(rows), device=self.device)
         with torch.inference_mode():
-            fed, mask, cache = self._begun(rows)
+            fed, mask, seen = self._begun(rows)
             while True:
                 places = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -fed.shape[1] :]
                 out = self._model(
-                    input_ids=fed, attention_mask=mask, position_ids=places, past_key_values=cache, use_cache=True,
+                    input_ids=fed, attention_mask=mask, position_ids=places, past_key_values=seen, use_cache=True,
                     logits_to_keep=1,
                 )  # fmt: skip
-                cache = out.past_key_values
+                seen = out.past_key_values
                 tokens, values = draw(out.logits[:, -1], alive)
                 stays = self._note(rows, alive.tolist(), tokens.tolist(), values.tolist(), said, logprobs)
                 if not stays:
@@ -149,21 +151,22 @@ class HfChat:
                 if len(stays) <= LEAVE * len(alive):  # moving the cache costs as much as a step or two
                     kept = torch.tensor(stays, device=self.device, dtype=torch.long)
                     alive, tokens, mask = alive[kept], tokens[kept], mask[kept]
-                    cache.batch_select_indices(kept)
+                    seen.batch_select_indices(kept)
                 fed, mask = tokens[:, None], torch.cat([mask, mask.new_ones((len(alive), 1))], dim=1)
 
     def _begun(self, rows: list[_Row]) -> tuple[Any, Any, Any]:
         """What is left to read of each row, the mask over all of it, and the cache of what rows begin alike with."""
         groups = _kin(rows)
         if len(groups) > SHARED * len(rows):
-            return *self._padded([row.ids for row in rows]), None
+            return *self._padded([row.ids for row in rows]), cache(self._transformers)
         place = {id(row): i for i, row in enumerate(rows)}
         shares = [min(_common(group[0].ids, group[-1].ids), *(len(row.ids) - 1 for row in group)) for group in groups]
         heads, mask = self._padded([group[0].ids[:share] for group, share in zip(groups, shares, strict=True)])
         positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
         out = self._model(
-            input_ids=heads, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1
-        )
+            input_ids=heads, attention_mask=mask, position_ids=positions, past_key_values=cache(self._transformers),
+            use_cache=True, logits_to_keep=1,
+        )  # fmt: skip
         head_of, tails = [0] * len(rows), [[0]] * len(rows)
         for number, (group, share) in enumerate(zip(groups, shares, strict=True)):
             for row in group:
