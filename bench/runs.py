@@ -125,14 +125,15 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="so many questions of each run")
     parser.add_argument("--export", action="store_true", help="write the replies of each run as JSON lines, no rows")
     parser.add_argument("--chunk", type=int, default=512)
+    parser.add_argument("--batch-tokens", type=int, default=1_000_000, help="of a transformers folder")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     cache = ReplyCache(options.out / "replies.db", max_bytes=1 << 36)
     for path in options.replies:
         restore(path, cache)
-    large = opened(options.model, options.model_name, MODEL)
-    small = opened(options.small, None, SMALL)
+    large = opened(options.model, options.model_name, MODEL, options.batch_tokens)
+    small = opened(options.small, None, SMALL, options.batch_tokens)
     for run in RUNS:
         if (options.only and run.name not in options.only) or run.name in options.skip:
             continue
@@ -148,12 +149,12 @@ def main() -> None:
             keep(run, made, options.out)
 
 
-def opened(where: str | None, name: str | None, known: str) -> Chat:
+def opened(where: str | None, name: str | None, known: str, batch_tokens: int) -> Chat:
     """The model at that place; a stand-in that only the cache can answer for where none is given."""
     if where is None:
         return Replay(known)
     if (Path(where) / "config.json").is_file():
-        return HfChat(where, name=known, batch_tokens=1_000_000, batch_rows=2048)
+        return HfChat(where, name=known, batch_tokens=batch_tokens, batch_rows=2048)
     return chat(where, name=name, timeout=600, concurrency=16)
 
 

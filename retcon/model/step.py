@@ -46,6 +46,8 @@ def cache(transformers: Any) -> Any:
     class Layer(DynamicLayer):  # type: ignore[misc]
         """Keys and values at the beginning of larger buffers."""
 
+        is_initialized: bool
+
         def update(self, key_states: Any, value_states: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
             if not self.is_initialized:
                 self.dtype, self.device = key_states.dtype, key_states.device
