@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from retcon.errors import ContextTooLongError, InputError, MissingExtraError
-from retcon.model import Ask, Chat, HfChat, Reply
+from retcon.model import Ask, Chat, HfChat, Reply, step
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None or importlib.util.find_spec("transformers") is None,
@@ -139,6 +140,25 @@ def test_a_cache_that_grows_past_its_room_gives_the_same_tokens(model: HfChat, m
     assert max(map(len, roomy)) > 6, "no answer was long enough to outgrow the room twice"
 
 
+@needs_torch
+def test_a_beginning_read_in_parts_gives_the_same_tokens(model: HfChat, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = [reply.text for some in (ASKS, ALIKE) for reply in each(model, some)]
+    monkeypatch.setattr("retcon.model.hf.READ", 80)
+    monkeypatch.setattr("retcon.model.hf.joined", kept := _Kept(step.joined))
+    assert [reply.text for some in (ASKS, ALIKE) for reply in each(model, some)] == whole
+    assert kept.calls, "nothing was read in parts"
+
+
+class _Kept:
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self.call, self.calls = call, 0
+
+    def __call__(self, *args: Any) -> Any:
+        self.calls += 1
+        return self.call(*args)
+
+
+@needs_torch
 def test_a_cache_with_room_is_not_moved_at_a_step() -> None:
     import torch
     import transformers

@@ -18,9 +18,10 @@ from typing import Any
 
 from retcon.errors import ContextTooLongError, InputError, MissingExtraError, ModelError
 from retcon.model.base import Ask, Reply, clean, clean_messages
-from retcon.model.step import attention, cache
+from retcon.model.step import attention, cache, joined
 
 SHARED = 0.7  # groups over rows above which reading the beginnings apart does not pay
+READ = 131_072  # tokens that are read at once: what a layer makes of them is far larger than what the cache keeps
 LEAVE = 0.75  # rows that are done leave the batch once so many, or fewer, of it go on
 
 
@@ -95,12 +96,15 @@ class HfChat:
     def _batches(self, rows: Sequence[_Row]) -> Iterator[list[_Row]]:
         """Rows that begin alike together, the longest first, so that memory that does not suffice shows at once."""
         batch: list[_Row] = []
-        for row in sorted(_kin(rows), key=lambda group: -len(group[0].ids)):
-            for each in row:
-                if batch and (len(batch) >= self.batch_rows or _size([*batch, each]) > self.batch_tokens):
+        prompt = answer = 0  # the longest of the batch
+        for group in sorted(_kin(rows), key=lambda group: -len(group[0].ids)):
+            for row in group:
+                prompt, answer = max(prompt, len(row.ids)), max(answer, row.ask.max_tokens)
+                full = (len(batch) + 1) * (prompt + answer) > self.batch_tokens or len(batch) >= self.batch_rows
+                if batch and full:
                     yield batch
-                    batch = []
-                batch.append(each)
+                    batch, prompt, answer = [], len(row.ids), row.ask.max_tokens
+                batch.append(row)
         if batch:
             yield batch
 
@@ -138,13 +142,8 @@ class HfChat:
         with torch.inference_mode():
             fed, mask, seen = self._begun(rows)
             while True:
-                places = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -fed.shape[1] :]
-                out = self._model(
-                    input_ids=fed, attention_mask=mask, position_ids=places, past_key_values=seen, use_cache=True,
-                    logits_to_keep=1,
-                )  # fmt: skip
-                seen = out.past_key_values
-                tokens, values = draw(out.logits[:, -1], alive)
+                logits, seen = self._read(fed, mask, seen)
+                tokens, values = draw(logits, alive)
                 stays = self._note(rows, alive.tolist(), tokens.tolist(), values.tolist(), said, logprobs)
                 if not stays:
                     return said, logprobs
@@ -158,23 +157,33 @@ class HfChat:
         """What is left to read of each row, the mask over all of it, and the cache of what rows begin alike with."""
         groups = _kin(rows)
         if len(groups) > SHARED * len(rows):
-            return *self._padded([row.ids for row in rows]), cache(self._transformers)
+            return *self._padded([row.ids for row in rows]), None
         place = {id(row): i for i, row in enumerate(rows)}
         shares = [min(_common(group[0].ids, group[-1].ids), *(len(row.ids) - 1 for row in group)) for group in groups]
         heads, mask = self._padded([group[0].ids[:share] for group, share in zip(groups, shares, strict=True)])
-        positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
-        out = self._model(
-            input_ids=heads, attention_mask=mask, position_ids=positions, past_key_values=cache(self._transformers),
-            use_cache=True, logits_to_keep=1,
-        )  # fmt: skip
+        _, seen = self._read(heads, mask, None)
         head_of, tails = [0] * len(rows), [[0]] * len(rows)
         for number, (group, share) in enumerate(zip(groups, shares, strict=True)):
             for row in group:
                 head_of[place[id(row)]], tails[place[id(row)]] = number, row.ids[share:]
         index = self._torch.tensor(head_of, device=self.device)
-        out.past_key_values.batch_select_indices(index)
+        seen.batch_select_indices(index)
         rest, after = self._padded(tails)
-        return rest, self._torch.cat([mask[index], after], dim=1), out.past_key_values
+        return rest, self._torch.cat([mask[index], after], dim=1), seen
+
+    def _read(self, fed: Any, mask: Any, seen: Any) -> tuple[Any, Any]:
+        """Scores of each row's next token, and the cache with `fed` in it; a long beginning is read in parts."""
+        rows = max(1, READ // fed.shape[1])
+        if seen is None and len(fed) > rows:
+            parts = [self._read(fed[i : i + rows], mask[i : i + rows], None) for i in range(0, len(fed), rows)]
+            caches = [part[1] for part in parts]
+            return self._torch.cat([part[0] for part in parts]), joined(self._transformers, self._torch, caches)
+        places = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -fed.shape[1] :]
+        out = self._model(
+            input_ids=fed, attention_mask=mask, position_ids=places, use_cache=True, logits_to_keep=1,
+            past_key_values=cache(self._transformers) if seen is None else seen,
+        )  # fmt: skip
+        return out.logits[:, -1], out.past_key_values
 
     def _padded(self, rows: Sequence[list[int]]) -> tuple[Any, Any]:
         """Tokens and mask, padded on the left."""

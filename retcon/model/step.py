@@ -7,6 +7,7 @@ than the model does. Here the heads that share a key become rows of one query, a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 NAME = "retcon-grouped"  # of the attention, among those that transformers knows
@@ -68,6 +69,17 @@ def cache(transformers: Any) -> Any:
 
     made = transformers.DynamicCache()
     made.layer_class_to_replicate = Layer
+    return made
+
+
+def joined(transformers: Any, torch: Any, parts: Sequence[Any]) -> Any:
+    """One cache of the rows of several, which are emptied layer by layer, so that memory holds little twice."""
+    made = cache(transformers)
+    for number, layers in enumerate(zip(*(part.layers for part in parts), strict=True)):
+        made.update(torch.cat([each.keys for each in layers]), torch.cat([each.values for each in layers]), number)
+        for each in layers:
+            each.keys = each.values = None
+            each.whole = ()
     return made
 
 
