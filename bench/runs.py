@@ -64,7 +64,7 @@ RUNS = (
     Run("locomo-controlled", "locomo", "controlled", EVERY, ("tables",), SHORT),
     Run("locomo-abstention", "locomo", "product", (*FREE, *FOCUSED), ("abstention",), abstentions=True),
     Run("pool-abstention", "longmemeval-pool", "product", (*FREE, *FOCUSED), abstentions=True),
-    Run("longmemeval-realizations", "longmemeval-gold", "controlled", PAPER, realizations=3),
+    Run("longmemeval-realizations", "longmemeval-gold", "controlled", PAPER, ("realizations",), realizations=3),
     Run("locomo-rewrite", "locomo", "full-history", ("retain", "rewrite", "rewrite-agnostic"), ("rewrite",)),
     Run("longmemeval-small", "longmemeval-gold", "controlled", PAPER, small=True),
     Run("locomo-large", "locomo", "product", (*FREE, "merge"), ("rewrite",), LARGE, cap=6144, top_k=200),
@@ -90,7 +90,9 @@ def questions(run: Run) -> Iterator[tuple[str, Question]]:
     if not run.ids:
         yield from (("", q) for q in every if q.evidence or run.abstentions)
         return
-    fold = {name: part for part in run.ids for name in (PREREG / f"locomo-{part}.txt").read_text().split()}
+    fold = {
+        name: part for part in run.ids for name in (PREREG / f"{run.data.split('-')[0]}-{part}.txt").read_text().split()
+    }
     yield from ((fold[q.id] if len(run.ids) > 1 else "", q) for q in every if q.id in fold)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from retcon.errors import ContextTooLongError, InputError, MissingExtraError
-from retcon.model import Ask, Chat, HfChat, Reply, step
+from retcon.model import Ask, Chat, HfChat, Reply, flow, step
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None or importlib.util.find_spec("transformers") is None,
@@ -143,8 +143,8 @@ def test_a_cache_that_grows_past_its_room_gives_the_same_tokens(model: HfChat, m
 @needs_torch
 def test_a_beginning_read_in_parts_gives_the_same_tokens(model: HfChat, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = [reply.text for some in (ASKS, ALIKE) for reply in each(model, some)]
-    monkeypatch.setattr("retcon.model.hf.READ", 80)
-    monkeypatch.setattr("retcon.model.hf.joined", kept := _Kept(step.joined))
+    monkeypatch.setattr("retcon.model.flow.READ", 80)
+    monkeypatch.setattr("retcon.model.flow.joined", kept := _Kept(step.joined))
     assert [reply.text for some in (ASKS, ALIKE) for reply in each(model, some)] == whole
     assert kept.calls, "nothing was read in parts"
 
@@ -202,39 +202,63 @@ def test_samples_are_drawn_from_the_softmax(model: HfChat) -> None:
 
 
 @needs_torch
-def test_batches_are_bounded_by_tokens_and_rows(folder: Path) -> None:
-    model = HfChat(str(folder), dtype="float32", device="cpu", batch_tokens=400, batch_rows=3)
+def test_what_is_under_way_is_bounded_by_tokens_and_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = HfChat(str(folder), dtype="float32", device="cpu")
+    model = HfChat(str(folder), dtype="float32", device="cpu", batch_tokens=500, batch_rows=3)
     sizes: list[tuple[int, int]] = []
-    generate = model._generate
+    read = flow.Flow._read
 
-    def watched(rows: Any) -> Any:
-        sizes.append(
-            (len(rows), len(rows) * (max(len(row.ids) for row in rows) + max(row.ask.max_tokens for row in rows)))
-        )
-        return generate(rows)
+    def watched(self: flow.Flow, fed: Any, mask: Any, seen: Any) -> Any:
+        sizes.append((len(mask), mask.numel()))
+        return read(self, fed, mask, seen)
 
-    model._generate = watched  # type: ignore[method-assign]
-    found = each(model, ASKS * 3)
-    assert [reply.text for reply in found[:4]] == [reply.text for reply in found[4:8]]
-    assert all(rows == 1 or (rows <= 3 and tokens <= 400) for rows, tokens in sizes)
-    assert sum(rows for rows, _ in sizes) == 12
+    asks = [*ASKS, *ALIKE] * 3
+    wanted = [reply.text for reply in each(wide, asks)]
+    monkeypatch.setattr(flow.Flow, "_read", watched)
+    assert [reply.text for reply in each(model, asks)] == wanted
+    assert all(rows == 1 or (rows <= 3 and tokens <= 500) for rows, tokens in sizes)
+    assert max(rows for rows, _ in sizes) == 3
 
 
 @needs_torch
-def test_a_batch_that_does_not_fit_the_memory_is_halved(folder: Path) -> None:
+def test_rows_that_end_make_room_for_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = [2, 3, 40, 5, 2, 38, 4, 3, 2, 30, 4, 6, 2, 25, 3, 5]
+    asks = [ask(f"question {n} of them", most) for n, most in enumerate(lengths)]
+    model = HfChat(str(folder), dtype="float32", device="cpu", batch_rows=4)
+    model._flow.ends = frozenset()  # every answer runs to its ceiling
+    steps = 0
+    step = flow.Flow._step
+
+    def counted(self: flow.Flow, batch: Any) -> None:
+        nonlocal steps
+        steps += 1
+        step(self, batch)
+
+    monkeypatch.setattr(flow.Flow, "_step", counted)
+    found = each(model, asks)
+    assert [reply.completion_tokens for reply in found] == lengths
+    assert steps < 80, "batches of four that wait for their longest row take 40 + 38 + 30 + 25 steps"
+
+
+@needs_torch
+def test_a_batch_that_does_not_fit_the_memory_begins_again_at_half_the_size(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import torch
 
-    model = HfChat(str(folder), dtype="float32", device="cpu")
-    generate = model._generate
+    model = HfChat(str(folder), dtype="float32", device="cpu", batch_tokens=4096)
+    wanted = [reply.text for reply in each(model, [*ASKS, *ALIKE])]
+    step, most = flow.Flow._step, 3
 
-    def small(rows: Any) -> Any:
-        if len(rows) > 1:
+    def small(self: flow.Flow, batch: Any) -> None:
+        if len(batch.rows) > most:
             raise torch.OutOfMemoryError("no")
-        return generate(rows)
+        step(self, batch)
 
-    wanted = [reply.text for reply in each(model, ASKS)]
-    model._generate = small  # type: ignore[method-assign]
-    assert [reply.text for reply in each(model, ASKS)] == wanted
+    monkeypatch.setattr(flow.Flow, "_step", small)
+    assert [reply.text for reply in each(model, [*ASKS, *ALIKE])] == wanted
+    most = 0
+    assert {type(found) for found in model(ASKS)} == {ContextTooLongError}
 
 
 @needs_torch

@@ -73,14 +73,30 @@ def cache(transformers: Any) -> Any:
 
 
 def joined(transformers: Any, torch: Any, parts: Sequence[Any]) -> Any:
-    """One cache of the rows of several, which are emptied layer by layer, so that memory holds little twice."""
+    """One cache of the rows of several, flush right; these are emptied layer by layer, so that little is held twice."""
     made = cache(transformers)
+    width = max(part.get_seq_length() for part in parts)
     for number, layers in enumerate(zip(*(part.layers for part in parts), strict=True)):
-        made.update(torch.cat([each.keys for each in layers]), torch.cat([each.values for each in layers]), number)
+        keys, values = (
+            torch.cat([_widened(torch, getattr(each, name), width) for each in layers]) for name in ("keys", "values")
+        )
         for each in layers:
             each.keys = each.values = None
             each.whole = ()
+        made.update(keys, values, number)
     return made
+
+
+def trimmed(seen: Any, columns: int) -> None:
+    """Cut off the first columns of a cache."""
+    for layer in seen.layers:
+        layer.keys, layer.values = layer.keys[..., columns:, :], layer.values[..., columns:, :]
+        layer.whole = ()
+
+
+def _widened(torch: Any, values: Any, width: int) -> Any:
+    """With zeros on the left: what is masked must still be a number."""
+    return torch.nn.functional.pad(values, (0, 0, width - values.shape[-2], 0))
 
 
 def _roomy(old: Any, new: Any) -> Any:
