@@ -23,7 +23,8 @@ MAY_USE: dict[str, set[str]] = {
     "model.http": {"errors", "tokens", "words", "model.base"},
     "model.gguf": {"errors", "model.base"},
     "model.step": set(),
-    "model.hf": {"errors", "model.base", "model.step"},
+    "model.flow": {"model.base", "model.step"},
+    "model.hf": {"errors", "model.base", "model.flow", "model.step"},
     "model.fake": {"errors", "tokens", "model.base"},
     "model.cassette": {"errors", "model.base"},
     "model": {
@@ -72,6 +73,13 @@ MAY_USE: dict[str, set[str]] = {
         "route", "pack", "operate", "answer", "perform",
     },
     "aio": {"answer", "errors", "memory", "note", "store"},
+    "mcp.shapes": {"note"},
+    "mcp.desk": {"answer", "errors", "mcp.shapes", "memory", "note", "operate", "store", "validate"},
+    "mcp.tools": {"errors", "mcp.desk", "mcp.shapes"},
+    "mcp.server": {"errors", "mcp.desk", "mcp.shapes", "mcp.tools", "operate"},
+    "mcp.transport": {"errors", "mcp.server"},
+    "mcp": {"mcp.desk", "mcp.server", "mcp.transport"},
+    "server.page": {"errors", "sample"},
     # offline: what serving never loads
     "judge": {
         "answer", "fidelity.days", "fidelity.numbers", "fidelity.numerals", "fidelity.reading", "fidelity.text",
