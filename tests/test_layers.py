@@ -79,7 +79,32 @@ MAY_USE: dict[str, set[str]] = {
     "mcp.server": {"errors", "mcp.desk", "mcp.shapes", "mcp.tools", "operate"},
     "mcp.transport": {"errors", "mcp.server"},
     "mcp": {"mcp.desk", "mcp.server", "mcp.transport"},
+    "trace": set(),
     "server.page": {"errors", "sample"},
+    "server.faults": {"errors"},
+    "server.limits": {"errors"},
+    "server.metrics": set(),
+    "server.logs": set(),
+    "server.about": set(),
+    "server.schema": {"memory"},
+    "server.workers": {"server.faults", "server.limits"},
+    "server.keys": {"errors", "note", "server.faults", "validate"},
+    "server.once": {"errors", "server.faults", "server.keys"},
+    "server.calls": {
+        "errors", "memory", "note", "operate", "retrieve", "route", "server.faults", "server.keys", "server.limits",
+        "server.once", "server.schema", "store", "trace", "validate",
+    },
+    "server.gate": {
+        "errors", "server.faults", "server.keys", "server.limits", "server.logs", "server.metrics", "server.workers",
+        "trace",
+    },
+    "server.app": {
+        "errors", "memory", "server.about", "server.calls", "server.faults", "server.gate", "server.keys",
+        "server.limits", "server.logs", "server.metrics", "server.once", "server.page", "server.schema",
+        "server.workers",
+    },
+    "server": {"errors", "memory", "server.app", "server.keys", "server.limits", "server.once"},
+    "server.run": {"errors", "memory", "server", "server.gate", "server.keys", "server.limits", "server.logs"},
     # offline: what serving never loads
     "judge": {
         "answer", "fidelity.days", "fidelity.numbers", "fidelity.numerals", "fidelity.reading", "fidelity.text",

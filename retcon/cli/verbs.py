@@ -13,9 +13,11 @@ import typer
 import retcon
 from retcon.cli import bench as benches
 from retcon.cli import learn, show, study
+from retcon.cli import mcp as mcps
 from retcon.cli import mechanism as mechanisms
 from retcon.cli import options as opt
 from retcon.cli import report as reports
+from retcon.cli import serve as serving
 from retcon.cli.run import Group
 from retcon.errors import InputError
 from retcon.memory import Memory
@@ -520,6 +522,9 @@ for verb, shown in (
     (reports.report, reports.EXAMPLES),
     (benches.advise, benches.ADVISE),
     (mechanisms.mechanism, mechanisms.EXAMPLES),
+    (serving.serve, serving.SERVE),
+    (serving.keys, serving.KEYS),
+    (mcps.mcp, mcps.EXAMPLES),
 ):
     app.command(epilog=examples(*shown))(verb)
 

@@ -1,0 +1,180 @@
+"""`retcon serve` and `retcon keys`: memory over HTTP, and who may use it."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from retcon.cli import options as opt
+from retcon.cli import show
+from retcon.errors import InputError
+from retcon.server.keys import IDS, Entry, Keys
+from retcon.server.limits import Limits
+
+SERVE = (
+    "retcon serve",
+    "retcon serve --db agent.db --port 8080 --model http://localhost:8000/v1 --model-name qwen",
+    "retcon serve --host 0.0.0.0 --rate 20 --max-seconds 10",
+)
+KEYS = (
+    "retcon keys add --user-id ann --name laptop",
+    "retcon keys add --admin",
+    "retcon keys list --json",
+    "retcon keys revoke 4f1c2a9b0d3e",
+)
+HOST, PORT = "127.0.0.1", 8700
+_LIMITS = Limits()
+
+KeyFile = Annotated[
+    str | None, typer.Option("--keys", metavar="FILE", help="Where keys are kept; beside the store if not said.")
+]
+
+
+class Level(StrEnum):
+    """From what on the service logs."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def serve(
+    *,
+    host: Annotated[str, typer.Option("--host", metavar="HOST", help="Where to listen.")] = HOST,
+    port: Annotated[int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="0 takes a free one.")] = PORT,
+    keys: KeyFile = None,
+    top_k: opt.TopK = None,
+    router: opt.RouterFile = None,
+    counter: opt.CounterName = None,
+    retriever: opt.RetrieverName = None,
+    embedder: opt.EmbedderName = None,
+    model: opt.Model = None,
+    model_name: opt.ModelName = None,
+    timeout: opt.Timeout = None,
+    no_focus: opt.NoFocus = False,
+    guard: opt.GuardName = None,
+    reports: Annotated[
+        Path | None, typer.Option("--reports", metavar="DIR", help="Reports of 'retcon report' to show on the page.")
+    ] = None,
+    max_body: Annotated[int, typer.Option("--max-body", metavar="BYTES", min=1, help="Of a request.")] = _LIMITS.body,
+    max_text: Annotated[int, typer.Option("--max-text", metavar="N", min=1, help="Characters of a note.")] = (
+        _LIMITS.text
+    ),
+    max_budget: Annotated[int, typer.Option("--max-budget", metavar="TOKENS", min=0, help="Of a recall.")] = (
+        _LIMITS.budget
+    ),
+    max_top_k: Annotated[int, typer.Option("--max-top-k", metavar="N", min=1, help="Of a search.")] = _LIMITS.top_k,
+    max_seconds: Annotated[float, typer.Option("--max-seconds", metavar="S", help="For one request.")] = (
+        _LIMITS.seconds
+    ),
+    max_at_once: Annotated[
+        int, typer.Option("--max-at-once", metavar="N", min=1, help="Requests; more are turned away.")
+    ] = _LIMITS.in_flight,
+    rate: Annotated[
+        float, typer.Option("--rate", metavar="N", min=0, help="Requests a second of one key; 0: any number.")
+    ] = _LIMITS.rate,
+    burst: Annotated[int, typer.Option("--burst", metavar="N", min=1, help="Requests of one key at once.")] = (
+        _LIMITS.burst
+    ),
+    threads: Annotated[int, typer.Option("--threads", metavar="N", min=1, max=64, help="Reads at once.")] = (
+        _LIMITS.threads
+    ),
+    log: Annotated[Level, typer.Option("--log", metavar="LEVEL", help="info, warning or error.")] = Level.INFO,
+    db: opt.Db = opt.DB,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Serve memory over HTTP, with a page to try it.
+
+    Without keys it answers this machine only; 'retcon keys add' makes one. The first Ctrl-C or SIGTERM finishes what
+    was accepted, the second ends at once.
+    """
+    from retcon.server.run import Address, check_host
+    from retcon.server.run import serve as run
+
+    kept = _kept(keys, db)
+    check_host(host, kept)  # before a store is made
+
+    def ready(address: Address) -> None:
+        show.document({"url": address.url}) if as_json else show.out(f"serving {db} at {address.url}")
+        sys.stdout.flush()
+
+    limits = Limits(
+        body=max_body, text=max_text, budget=max_budget, top_k=max_top_k, seconds=max_seconds, in_flight=max_at_once,
+        rate=rate, burst=burst, threads=threads,
+    )  # fmt: skip
+    with closing(kept), opt.opened(
+        db, create=True, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k,
+        timeout=timeout, focus=not no_focus, guard=guard, **opt.model(model, model_name),
+    ) as memory:  # fmt: skip
+        run(
+            memory, host=host, port=port, keys=kept, limits=limits, reports=reports,
+            log=log.value, ready=ready,
+        )  # fmt: skip
+
+
+class KeyJob(StrEnum):
+    """What can be done with keys."""
+
+    ADD = "add"
+    LIST = "list"
+    REVOKE = "revoke"
+
+
+def keys(
+    job: Annotated[KeyJob, typer.Argument(metavar="add|list|revoke", help="Make a key, show them, or end one.")],
+    key_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Which key to revoke.")] = None,
+    *,
+    user_id: opt.UserId = None,
+    agent_id: opt.AgentId = None,
+    run_id: opt.RunId = None,
+    admin: Annotated[bool, typer.Option("--admin", help="Every scope, and the metrics.")] = False,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the key is for, as a reminder.")] = "",
+    file: KeyFile = None,
+    db: opt.Db = opt.DB,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Make, list or revoke keys of the server.
+
+    A key is bound to the ids that are named, and sees nothing else. It is shown once: only a hash is kept.
+    """
+    if (key_id is None) == (job is KeyJob.REVOKE):
+        raise InputError("revoke takes the id of a key, add and list take none")
+    kept = _kept(file, db)
+    try:
+        if job is KeyJob.ADD:
+            secret, made = kept.add(user_id=user_id, agent_id=agent_id, run_id=run_id, admin=admin, name=name)
+            return show.document({"key": secret, **made.to_dict()}) if as_json else _made(secret, made)
+        if job is KeyJob.REVOKE:
+            ended = kept.revoke(key_id or "")
+            return show.document(ended.to_dict()) if as_json else show.out(f"revoked {ended.id}")
+        entries = kept.entries()
+    finally:
+        kept.close()
+    if as_json:
+        return show.document({"results": [entry.to_dict() for entry in entries]})
+    return show.table(map(_row, entries), "id", "for", "made", "revoked", "name") if entries else show.out("no keys")
+
+
+def _kept(file: str | None, db: str) -> Keys:
+    """The keys in that file, or beside the store."""
+    return Keys(file or (db if db == ":memory:" else f"{db}.keys"))
+
+
+def _made(secret: str, made: Entry) -> None:
+    show.out(f"{secret}\n\nkey {made.id} for {_bound(made)}. Keep it now: it is not shown again.")
+
+
+def _row(entry: Entry) -> tuple[str, ...]:
+    return entry.id, _bound(entry), entry.created_at[:10], (entry.revoked_at or "")[:10], entry.name
+
+
+def _bound(entry: Entry) -> str:
+    """Whose notes the key opens, in words."""
+    if entry.admin:
+        return "everything"
+    return ", ".join(f"{name} {value}" for name in IDS if (value := getattr(entry.scope, name)) is not None)

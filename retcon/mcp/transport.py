@@ -1,0 +1,228 @@
+"""How the server is reached: standard input and output, or streamable HTTP. Logs go to standard error, never a note.
+
+HTTP listens on this machine alone unless a key is set. Host and Origin are checked by the mcp package, so that no web
+page can reach the server under a name of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import ipaddress
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import mcp.types as t
+import uvicorn
+from anyio.abc import ObjectReceiveStream
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from retcon.errors import InputError
+from retcon.mcp.server import Workers
+
+PATH = "/mcp"
+GRACE = 3.0  # seconds that writes, and answers over HTTP, have to end
+_EVERYWHERE = ("0.0.0.0", "::", "")
+_ORDINARY = "ASGI callable returned without"  # how uvicorn calls a stream that ends with the server
+_LOCAL = ("127.0.0.1", "localhost", "[::1]")
+
+
+# -- standard input and output -----------------------------------------------------------------------------------------
+
+
+def serve_stdio(server: Server[Any], workers: Workers, close: Callable[[], None]) -> None:
+    """Answer on standard output what comes on standard input, until that ends or a signal comes."""
+    _log_plainly()
+    if sys.stdin.isatty():
+        print("retcon: an MCP client speaks here, not a person; Ctrl-C ends it", file=sys.stderr)
+    anyio.run(_stdio, server, workers, close)
+    leave(workers, close)
+
+
+async def _stdio(server: Server[Any], workers: Workers, close: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+    for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, 130)):
+        with contextlib.suppress(NotImplementedError):  # Windows: the default ends the process
+            loop.add_signal_handler(number, _end, workers, close, code)
+    async with stdio_server() as (read, write), _refusing(read, write) as heard:
+        await server.run(heard, write, server.create_initialization_options())
+
+
+def _end(workers: Workers, close: Callable[[], None], code: int) -> None:
+    """End the process: the thread that waits for standard input cannot be woken."""
+    workers.finish(GRACE)
+    close()
+    os._exit(code)
+
+
+@contextlib.asynccontextmanager
+async def _refusing(read: Any, write: Any) -> AsyncIterator[ObjectReceiveStream[SessionMessage | Exception]]:
+    """What is heard, less the lines that are no messages: those get an error, where the mcp package keeps silent."""
+    send, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+
+    async def relay() -> None:
+        async with send:
+            async for item in read:
+                if not isinstance(item, Exception):
+                    await send.send(item)
+                elif (answer := refusal(item)) is not None:
+                    await write.send(SessionMessage(answer))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(relay)
+        yield heard
+        group.cancel_scope.cancel()
+
+
+def refusal(error: Exception) -> t.JSONRPCError | None:
+    """The answer to a line that is no message, under its id where it has one; an empty line gets none."""
+    given = error.errors()[0]["input"] if isinstance(error, ValidationError) else None
+    if isinstance(given, str) and not given.strip():
+        return None
+    wrong = t.ErrorData(code=t.PARSE_ERROR, message="this line is no JSON-RPC message in UTF-8; nothing was done")
+    return t.JSONRPCError(jsonrpc="2.0", id=_id_in(given), error=wrong)
+
+
+def _id_in(given: Any) -> str | int | None:
+    if isinstance(given, str):
+        with contextlib.suppress(ValueError, RecursionError):
+            given = json.loads(given)  # takes half a surrogate pair, over which the strict parser stumbled
+    found = given.get("id") if isinstance(given, dict) else None
+    return found if isinstance(found, (str, int)) and not isinstance(found, bool) and _is_text(found) else None
+
+
+def _is_text(value: str | int) -> bool:
+    return isinstance(value, int) or value.isascii()
+
+
+# -- HTTP --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen, who may call, and under which names."""
+
+    host: str = "127.0.0.1"
+    port: int = 8765
+    key: str | None = None
+    names: tuple[str, ...] = ()  # that clients use for this machine, in the Host header
+
+    def __post_init__(self) -> None:
+        if self.key is None and not _is_loopback(self.host):
+            raise InputError(f"{self.host or 'an empty host'} is reachable from elsewhere: --key-env NAME names a key")
+        if self.key is None and self.names:
+            raise InputError("--allow-host lets others in: --key-env NAME names the key they need")
+        if self.host in _EVERYWHERE and not self.names:
+            raise InputError("listening on every address needs --allow-host NAME: what clients call this machine")
+
+    @property
+    def security(self) -> TransportSecuritySettings:
+        """Which Host and Origin headers are let through."""
+        own = () if self.host in _EVERYWHERE or _is_loopback(self.host) else (_bracketed(self.host),)
+        hosts = [each for name in (*_LOCAL, *own, *self.names) for each in (name, f"{name}:*")]
+        return TransportSecuritySettings(
+            enable_dns_rebinding_protection=True,
+            allowed_hosts=hosts,
+            allowed_origins=[f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts],
+        )
+
+
+def serve_http(server: Server[Any], workers: Workers, close: Callable[[], None], address: Address) -> None:
+    """Answer at `http://host:port/mcp` until a signal comes."""
+    _log_plainly()
+    app: Any = server.streamable_http_app(streamable_http_path=PATH, transport_security=address.security)
+    if address.key is not None:
+        app = Keyed(app, address.key)
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, lifespan="on", ws="none", server_header=False,
+        timeout_graceful_shutdown=int(GRACE),
+    )  # fmt: skip
+    with listening(address) as opened:
+        host, port = opened.getsockname()[:2]
+        print(f"retcon: MCP at http://{_bracketed(host)}:{port}{PATH}, Ctrl-C ends it", file=sys.stderr, flush=True)
+        for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn passes a signal on once it has shut down: end here
+            signal.signal(number, lambda *_: None)
+        uvicorn.Server(config).run(sockets=[opened])
+    leave(workers, close)
+
+
+def listening(address: Address) -> socket.socket:
+    """A socket that listens there."""
+    try:
+        family = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((address.host, address.port), family=family)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot listen on {address.host} port {address.port}: {why}") from None
+
+
+class Keyed:
+    """An app that answers those alone who send the key."""
+
+    def __init__(self, app: Any, key: str) -> None:
+        self.app, self._wanted = app, f"Bearer {key}".encode()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or self._has_key(scope["headers"]):
+            await self.app(scope, receive, send)
+            return
+        body = json.dumps({"error": {"code": "unauthorized", "message": "send the key: Authorization: Bearer KEY"}})
+        headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Bearer")]
+        await send({"type": "http.response.start", "status": 401, "headers": headers})
+        await send({"type": "http.response.body", "body": body.encode()})
+
+    def _has_key(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        sent = [value for name, value in headers if name == b"authorization"]
+        return len(sent) == 1 and hmac.compare_digest(sent[0], self._wanted)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+# -- both --------------------------------------------------------------------------------------------------------------
+
+
+def leave(workers: Workers, close: Callable[[], None]) -> None:
+    """Wait for writes under way. A call that waits for a model does not hold the process."""
+    if not workers.finish(GRACE):
+        close()
+        os._exit(0)
+
+
+class _Plain(logging.Formatter):
+    """One line, no stack: what a client sent may be in it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        kind = record.exc_info[0] if record.exc_info else None
+        line = record.getMessage() + (f" ({kind.__name__})" if kind else "")
+        return "retcon: " + " ".join("".join(sign if sign.isprintable() else " " for sign in line).split())[:300]
+
+
+def _log_plainly() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Plain())
+    handler.addFilter(lambda record: not record.getMessage().startswith(_ORDINARY))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)

@@ -1,0 +1,58 @@
+"""The REST service: memory over HTTP, for several users who may not see each other's notes. Extra [server].
+
+schema.py   what may be asked and what comes back, with examples
+calls.py    one function a verb: a grant and a request -> plain JSON values; the scope is forced here
+app.py      the routes
+gate.py     who may come in: host, origin, key, rate, size, how many at once; one log line and one count for each
+keys.py     Bearer keys, hashed, each bound to a scope
+once.py     the same request with the same Idempotency-Key is done once
+workers.py  threads for reads, one for writes; what takes too long
+faults.py   every error as one JSON shape
+limits.py   how much is too much
+metrics.py  Prometheus text
+logs.py     JSON lines without anybody's words
+about.py    the page at /docs
+page.py     the page at /
+run.py      listen, serve, stop without losing what was accepted
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from retcon.errors import MissingExtraError
+from retcon.memory import Memory
+from retcon.server.keys import Grant, Keys
+from retcon.server.limits import Limits
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from retcon.server.once import Once
+
+
+def create_app(
+    memory: Memory,
+    *,
+    keys: Keys | None = None,
+    limits: Limits | None = None,
+    once: Once | None = None,
+    reports: Path | None = None,
+) -> FastAPI:
+    """The ASGI application that serves this memory, which stays the caller's to close.
+
+    `keys` say who may come in; without any, only this machine may. `limits` bound what one request may ask for.
+    `once` remembers which request was answered how (default: a file beside the store). `reports` is a folder that
+    `retcon report` wrote, shown on the page.
+    """
+    try:
+        from retcon.server.app import build
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in ("fastapi", "pydantic", "starlette"):
+            raise
+        raise MissingExtraError("the REST service", "server") from None
+    return build(memory, keys=keys, limits=limits or Limits(), once=once, reports=reports)
+
+
+__all__ = ["Grant", "Keys", "Limits", "create_app"]

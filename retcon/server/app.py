@@ -1,0 +1,310 @@
+"""The routes. Each reads its request, runs one verb on a thread, and sends what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Header, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse
+
+import retcon
+from retcon.errors import InputError, RetconError, StoreError
+from retcon.memory import Memory
+from retcon.server import about, faults, logs, page
+from retcon.server import schema as s
+from retcon.server.calls import Calls, Write
+from retcon.server.faults import Refused, invalid, refused
+from retcon.server.gate import Gate
+from retcon.server.keys import Grant, Keys
+from retcon.server.limits import Limits
+from retcon.server.metrics import Metrics
+from retcon.server.once import Once
+from retcon.server.workers import Workers, late
+
+Plain = dict[str, Any]
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$",
+        description="The same write with the same key is done once, and answered the same each time.",
+    ),
+]  # fmt: skip
+WHY = {
+    400: "The body is not JSON.",
+    401: "No key, or one that is wrong or revoked.",
+    403: "Not with this key, or not from there.",
+    404: "No such note, or none of yours.",
+    409: "It contradicts what is stored.",
+    413: "The body is too large.",
+    422: "The request cannot be used as it is.",
+    429: "Too many requests with this key.",
+    502: "The model failed.",
+    503: "Too many requests at once, or the store is locked; nothing was written.",
+    504: "It took too long; nothing was written.",
+}
+ALWAYS = (401, 403, 413, 422, 429, 503, 504)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What the routes share."""
+
+    calls: Calls
+    workers: Workers
+    once: Once
+    metrics: Metrics
+
+    async def read(self, request: Request, call: Callable[[Grant], Plain], *, model: bool = False) -> Response:
+        """The answer of a verb that only reads."""
+        found, body = await self.workers.read(
+            partial(_with_bytes, call, request.state.grant), request.state.deadline, model=model
+        )
+        self._count(found)
+        return _json(body)
+
+    async def write(self, request: Request, key: str | None, make: Callable[[Grant], Write]) -> Response:
+        """The answer of a write, which is done once for each Idempotency-Key."""
+        grant, deadline = request.state.grant, request.state.deadline
+        if key is None:
+            done, body = await self.workers.write(partial(self._done, make, grant), deadline)
+        else:
+            try:
+                async with self.once.alone(grant.id, key, deadline):
+                    done, body = await self.workers.write(partial(self._done_once, make, grant, key), deadline)
+            except TimeoutError:
+                raise late(self.workers.seconds) from None
+        self.metrics.count("retcon_notes_added_total", done.get("added", 0))
+        self.metrics.count("retcon_notes_deleted_total", done.get("deleted", 0))
+        return _json(body)
+
+    def _done(self, make: Callable[[Grant], Write], grant: Grant) -> tuple[dict[str, int], bytes]:
+        write = make(grant)
+        answer = write.answer(write.do(None))
+        return _tally(answer), dumped(answer)
+
+    def _done_once(self, make: Callable[[Grant], Write], grant: Grant, key: str) -> tuple[dict[str, int], bytes]:
+        write = make(grant)
+        turn = self.once.turn(grant.id, key, write.asked)
+        kept = self.once.find(turn)
+        if kept is not None:
+            return {}, dumped(write.answer(kept))
+        kept = write.do(turn)
+        try:
+            self.once.keep(turn, kept)
+        except StoreError as error:  # it is written; a repeated request finds its notes by their ids
+            logs.event(logging.WARNING, "not remembered", **logs.where(error))
+        answer = write.answer(kept)
+        return _tally(answer), dumped(answer)
+
+    def _count(self, found: Plain) -> None:
+        if "tried" in found:
+            self.metrics.count("retcon_recalls_total", action=found["action"])
+            self.metrics.count("retcon_recalled_tokens_total", found["tokens"])
+        if "usage" in found:
+            self.metrics.count("retcon_model_calls_total", found["usage"]["model_calls"])
+
+
+def build(memory: Memory, *, keys: Keys | None, limits: Limits, once: Once | None, reports: Path | None) -> FastAPI:
+    """The application; see `retcon.server.create_app`."""
+    own = Once(":memory:" if memory.store.in_memory else f"{memory.store.path}.requests") if once is None else None
+    service = Service(Calls(memory, limits), Workers(limits), once or own, Metrics())  # type: ignore[arg-type]
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(service.workers.close)
+        if own is not None:
+            own.close()
+
+    app = FastAPI(
+        title="retcon", version=retcon.__version__, description=about.DESCRIPTION, docs_url=None, redoc_url=None,
+        openapi_url=None, lifespan=lifespan, redirect_slashes=False, separate_input_output_schemas=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},  # they hold addresses
+    )  # fmt: skip
+    app.add_middleware(Gate, keys=keys, limits=limits, metrics=service.metrics)
+    app.add_exception_handler(Refused, _refused)
+    app.add_exception_handler(RetconError, _refused)
+    app.add_exception_handler(RequestValidationError, _refused)
+    app.add_exception_handler(HTTPException, _refused)
+    _writes(app, service)
+    _reads(app, service)
+    _recalls(app, service)
+    _facts(app, service)
+    page.mount(app, reports=reports, guard=lambda _: None)  # the gate has asked for the key by then
+    return app
+
+
+def _documented(out: type[Any] | None, *more: int) -> dict[int | str, dict[str, Any]]:
+    """What a route may answer, for the OpenAPI document."""
+    found: dict[int | str, dict[str, Any]] = {
+        code: {"model": s.ErrorOut, "description": WHY[code]} for code in sorted({*ALWAYS, *more})
+    }
+    if out is not None:
+        found[200] = {"model": out, "description": (out.__doc__ or "").splitlines()[0]}
+    return found
+
+
+def _writes(app: FastAPI, service: Service) -> None:
+    calls = service.calls
+
+    @app.post("/memories", responses=_documented(s.AddOut, 400, 404, 409), tags=["write"])
+    async def add(request: Request, body: s.AddIn, key: Key = None) -> Response:
+        """Store a text, or a list of messages, as raw notes, in one transaction."""
+        return await service.write(request, key, lambda grant: calls.add(grant, body))
+
+    @app.delete("/memories", responses=_documented(s.DeletedOut), tags=["write"])
+    async def delete_all(request: Request, query: Annotated[s.DeleteQuery, Query()], key: Key = None) -> Response:
+        """Delete all notes of a user, agent or run, and all that stands on them."""
+        _once_each(request)
+        return await service.write(request, key, lambda grant: calls.delete_all(grant, query))
+
+    @app.delete("/memories/{id}", responses=_documented(s.DeletedOut, 404), tags=["write"])
+    async def delete(request: Request, id: str, key: Key = None) -> Response:  # noqa: A002
+        """Delete a note and all that stands on it. A note that it corrected is current again."""
+        return await service.write(request, key, lambda grant: calls.delete(grant, id))
+
+    @app.post("/memories/{id}/supersede", responses=_documented(s.SupersedeOut, 400, 404, 409), tags=["write"])
+    async def supersede(request: Request, id: str, body: s.SupersedeIn, key: Key = None) -> Response:  # noqa: A002
+        """Correct a note: recall finds the correction from now on, and history shows both."""
+        return await service.write(request, key, lambda grant: calls.supersede(grant, id, body))
+
+
+def _reads(app: FastAPI, service: Service) -> None:
+    calls = service.calls
+
+    @app.get("/memories", responses=_documented(s.PageOut), tags=["read"])
+    async def page_of_notes(request: Request, query: Annotated[s.ListQuery, Query()]) -> Response:
+        """Notes in the order they were added, page by page."""
+        _once_each(request)
+        return await service.read(request, lambda grant: calls.page(grant, query))
+
+    @app.get("/memories/{id}", responses=_documented(s.NoteOut, 404), tags=["read"])
+    async def get(request: Request, id: str) -> Response:  # noqa: A002
+        """One note."""
+        return await service.read(request, lambda grant: calls.get(grant, id))
+
+    @app.get("/memories/{id}/history", responses=_documented(s.NotesOut, 404), tags=["read"])
+    async def history(request: Request, id: str) -> Response:  # noqa: A002
+        """Every version of a note, oldest first."""
+        return await service.read(request, lambda grant: calls.history(grant, id))
+
+    @app.get("/memories/{id}/sources", responses=_documented(s.SourcesOut, 404), tags=["read"])
+    async def sources(request: Request, id: str) -> Response:  # noqa: A002
+        """The raw notes behind a note (itself), or behind the record that a recall names."""
+        return await service.read(request, lambda grant: calls.sources(grant, id))
+
+    @app.post("/search", responses=_documented(s.SearchOut, 400), tags=["read"])
+    async def search(request: Request, body: s.SearchIn) -> Response:
+        """The best notes for a query."""
+        return await service.read(request, lambda grant: calls.search(grant, body))
+
+
+def _recalls(app: FastAPI, service: Service) -> None:
+    calls = service.calls
+    model = calls.memory.chat is not None
+
+    @app.post("/recall", responses=_documented(s.RecallOut, 400), tags=["recall"])
+    async def recall(request: Request, body: s.RecallIn) -> Response:
+        """The best text within a budget, and why. `exclude` what was `tried` to get the next best."""
+        return await service.read(request, lambda grant: calls.recall(grant, body), model=model)
+
+    @app.post("/decide", responses=_documented(s.DecideOut, 400), tags=["recall"])
+    async def decide(request: Request, body: s.DecideIn) -> Response:
+        """The decision alone, with what each feature adds to it. Nothing is generated."""
+        return await service.read(request, lambda grant: calls.decide(grant, body))
+
+    @app.post("/ask", responses=_documented(s.AskOut, 400, 502), tags=["recall"])
+    async def ask(request: Request, body: s.AskIn) -> Response:
+        """The answer of the server's model to a question, from what is recalled, look by look."""
+        return await service.read(request, lambda grant: calls.ask(grant, body), model=True)
+
+
+def _facts(app: FastAPI, service: Service) -> None:
+    calls = service.calls
+
+    @app.get("/health", responses=_documented(s.HealthOut), tags=["service"])
+    async def health(request: Request) -> Response:
+        """Whether the store can be read. Needs no key; with one, also how many notes it may see."""
+
+        def look(grant: Grant | None) -> Plain:
+            facts = {"ok": True, "version": retcon.__version__, "model": calls.memory.chat is not None}
+            if grant is not None:
+                return facts | {"notes": calls.count(grant)}
+            calls.memory.store.get_record("")
+            return facts
+
+        return await service.read(request, look)
+
+    @app.get("/metrics", response_class=PlainTextResponse, responses=_documented(None), tags=["service"])
+    async def metrics(request: Request) -> Response:
+        """Counts and times as Prometheus text. They tell of everybody, so they are for admin keys."""
+        if not request.state.grant.admin:
+            raise Refused(403, "scope", "metrics are for admin keys")
+        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> Response:
+        return _json(dumped(about.document(app)))
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return Response(about.html(about.document(app)), media_type="text/html", headers=about.HEADERS)
+
+
+def _with_bytes(call: Callable[[Grant], Plain], grant: Grant) -> tuple[Plain, bytes]:
+    found = call(grant)
+    return found, dumped(found)
+
+
+def _tally(answer: Plain) -> dict[str, int]:
+    return {"added": len(answer.get("results", ())) or int("supersedes" in answer), "deleted": answer.get("deleted", 0)}
+
+
+def dumped(value: Any) -> bytes:
+    """The value as JSON in UTF-8; escaped where a question holds half a character."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, allow_nan=False).encode()
+
+
+def _json(body: bytes) -> Response:
+    return Response(body, media_type="application/json")
+
+
+def _once_each(request: Request) -> None:
+    """A parameter that is given twice would be read as its last value."""
+    names = [name for name, _ in request.query_params.multi_items()]
+    if len(set(names)) < len(names):
+        raise InputError("a parameter is given twice")
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    no = _reason(error)
+    return Response(faults.body(no.code, no.message), no.status, no.headers, "application/json")
+
+
+def _reason(error: Exception) -> Refused:
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, RequestValidationError):
+        return invalid(error.errors())
+    if isinstance(error, RetconError):
+        return refused(error)
+    if isinstance(error, HTTPException):
+        told = {400: ("bad_json", "the body is not JSON"), 404: ("no_route", "there is nothing at this address")}
+        told |= {405: ("method", "this address does not take that method")}
+        code, message = told.get(error.status_code, ("refused", "the request cannot be served"))
+        return Refused(error.status_code, code, message, **dict(error.headers or {}))
+    raise error

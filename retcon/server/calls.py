@@ -1,0 +1,409 @@
+"""One function a verb: a grant and a request -> plain JSON values.
+
+Whatever a request names, it is answered within the grant's scope. A note outside of it does not exist for the caller:
+the same error, word for word, as for an id that nobody has.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+
+from retcon import retrieve, validate
+from retcon.errors import InputError, NotFoundError
+from retcon.memory import Memory
+from retcon.note import Decision, Filter, Hit, Note, Recall, Scope
+from retcon.operate import usable
+from retcon.route import Router
+from retcon.server.faults import Refused
+from retcon.server.keys import IDS, Grant
+from retcon.server.limits import Limits
+from retcon.server.once import Turn
+from retcon.server.schema import (
+    AddIn,
+    AskIn,
+    DecideIn,
+    DeleteQuery,
+    ListQuery,
+    RecallIn,
+    SearchIn,
+    SupersedeIn,
+    Which,
+)
+from retcon.store import Deleted
+from retcon.trace import span
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write in two parts: doing it, and the answer made of what was kept of the doing.
+
+    What is kept holds no text. `asked` is all that makes two requests the same.
+    """
+
+    asked: Sequence[Any]
+    do: Callable[[Turn | None], Any]
+    answer: Callable[[Any], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The verbs of one memory, within limits."""
+
+    memory: Memory
+    limits: Limits
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def add(self, grant: Grant, body: AddIn) -> Write:
+        """The write that stores notes."""
+        what = _one_of(messages=body.messages, text=body.text, memory=body.memory)
+        drafts = self._drafts(grant, what, body)
+
+        def do(turn: Turn | None) -> Any:
+            named = [_named(draft, turn, number) for number, draft in enumerate(self._linked(grant, drafts))]
+            single = isinstance(what, (str, Mapping))
+            with span("retcon.add", notes=len(named)):
+                stored = self.memory.add(named[0] if single and named else named)
+            return [[note.id, note.created_at] for note in stored]
+
+        def answer(kept: Any) -> dict[str, Any]:
+            pairs = zip(kept, drafts, strict=True)
+            return {"results": [_event("ADD", note_id, at, draft["text"]) for (note_id, at), draft in pairs]}
+
+        return Write(["add", body.model_dump()], do, answer)
+
+    def supersede(self, grant: Grant, note_id: str, body: SupersedeIn) -> Write:
+        """The write that corrects a note."""
+        text = _one_of(text=body.text, memory=body.memory)
+        self._short("text", text, self.limits.text)
+        chosen = None if body.new_id is None else grant.name(body.new_id)
+        fields = {name: getattr(body, name) for name in ("timestamp", "speaker", "session", "metadata")}
+
+        def do(turn: Turn | None) -> Any:
+            old = self._owned(grant, note_id)
+            new_id = chosen or (turn.id(0) if turn else None)
+            with span("retcon.supersede"):
+                stored = self._done_before(new_id, old) if turn else None
+                stored = stored or self.memory.supersede(old.id, text, new_id=new_id, **fields)
+            return [stored.id, stored.created_at, old.id]
+
+        def answer(kept: Any) -> dict[str, Any]:
+            new_id, created_at, older = kept
+            return _event("UPDATE", new_id, created_at, text) | {"supersedes": older}
+
+        return Write(["supersede", note_id, body.model_dump()], do, answer)
+
+    def delete(self, grant: Grant, note_id: str) -> Write:
+        """The write that deletes a note and all that stands on it."""
+
+        def do(_: Turn | None) -> Any:
+            note = self._owned(grant, note_id)
+            with span("retcon.delete"):
+                return _gone(self.memory.delete(note.id), grant)
+
+        return Write(["delete", note_id], do, _deleted)
+
+    def delete_all(self, grant: Grant, query: DeleteQuery) -> Write:
+        """The write that deletes all notes of a scope."""
+        named = validate.scope(query.user_id, query.agent_id, query.run_id)
+        if named == Scope():
+            raise InputError("name a user_id, agent_id or run_id whose notes to delete")
+        scope = grant.narrow(named)
+
+        def do(_: Turn | None) -> Any:
+            with span("retcon.delete_all"):
+                return _gone(self.memory.delete_all(**asdict(scope)), grant)
+
+        return Write(["delete_all", asdict(named)], do, _deleted)
+
+    def _drafts(self, grant: Grant, what: Any, body: AddIn) -> list[dict[str, Any]]:
+        """The fields of each note, every one of them within the grant."""
+        if isinstance(what, list) and len(what) > self.limits.messages:
+            raise _too_much("messages", len(what), self.limits.messages)
+        if body.id is not None and isinstance(what, list):
+            raise InputError("an id names one note: give each item of a list its own 'id'")
+        shared = {name: getattr(body, name) for name in (*IDS, "id", "session", "speaker", "timestamp", "metadata")}
+        drafts = list(validate.drafts(what, **shared))
+        for draft in drafts:
+            scope = grant.narrow(validate.scope(*(draft.get(name) for name in IDS)))
+            draft |= {name: value for name in IDS if (value := getattr(scope, name)) is not None}
+            self._short("text", draft["text"], self.limits.text)
+            if "id" in draft:
+                draft["id"] = grant.name(draft["id"])
+        return drafts
+
+    def _linked(self, grant: Grant, drafts: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """The drafts, the notes that they follow or supersede being the caller's own, or of the same add."""
+        known = {draft.get("id") for draft in drafts}
+        for draft in drafts:
+            links = {link: draft[link] for link in ("follows", "supersedes") if draft.get(link) is not None}
+            ours = {link: grant.name(given) for link, given in links.items()}
+            yield draft | {
+                link: ours[link] if ours[link] in known else self._owned(grant, links[link]).id for link in links
+            }
+
+    def _done_before(self, new_id: str | None, old: Note) -> Note | None:
+        """The correction, where it was written and the server was stopped before it could remember so."""
+        newer = old.superseded_by
+        return self.memory.get(newer) if newer is not None and newer == new_id else None
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def get(self, grant: Grant, note_id: str) -> dict[str, Any]:
+        """One note."""
+        return _note(self._owned(grant, note_id))
+
+    def history(self, grant: Grant, note_id: str) -> dict[str, Any]:
+        """Every version of a note, oldest first."""
+        note = self._owned(grant, note_id)
+        return {"results": [_note(version) for version in self.memory.history(note.id) if grant.covers(version)]}
+
+    def sources(self, grant: Grant, note_id: str) -> dict[str, Any]:
+        """The raw notes behind a note, which is itself, or behind a generated record."""
+        kept = self.memory.store.get_record(validate.note_id(note_id))
+        if kept is None:
+            note = self.get(grant, note_id)
+            return {"id": note["id"], "kind": "note", "results": [note]}
+        record = json.loads(kept[1])["record"]
+        try:
+            notes = [self._owned(grant, each) for each in record["sources"]]
+        except NotFoundError:
+            raise NotFoundError(note_id) from None
+        return {
+            "id": note_id, "kind": "record", "action": record["action"], "results": [_note(note) for note in notes],
+        }  # fmt: skip
+
+    def page(self, grant: Grant, query: ListQuery) -> dict[str, Any]:
+        """Notes in the order they were added, and the cursor of the page after."""
+        if query.limit > self.limits.page:
+            raise _too_much("limit", query.limit, self.limits.page)
+        scope = grant.narrow(validate.scope(query.user_id, query.agent_id, query.run_id))
+        only = validate.only(query.session, query.since, query.until, _object(query.metadata))
+        start, after = (query.offset, None) if query.cursor is None else _read_cursor(query.cursor)
+
+        def listed() -> Iterator[Note]:
+            return self.memory.store.all(scope, only, superseded=query.superseded)
+
+        with span("retcon.list", limit=query.limit):
+            found = list(islice(_after(listed, start, after), query.limit + 1))
+        notes = found[: query.limit]
+        more = len(found) > query.limit
+        cursor = _cursor(start + len(notes), notes[-1].id) if more else None
+        return {"results": [_note(note) for note in notes], "next": cursor}
+
+    def search(self, grant: Grant, body: SearchIn) -> dict[str, Any]:
+        """The best notes for the query."""
+        scope, only = self._which(grant, body)
+        self._short("query", body.query, self.limits.query)
+        top_k = body.top_k or body.limit or min(self.memory.top_k, self.limits.top_k)
+        if top_k > self.limits.top_k:
+            raise _too_much("top_k", top_k, self.limits.top_k)
+        with span("retcon.search", top_k=top_k) as current:
+            hits = self.memory.search(body.query, top_k=top_k, **asdict(scope), **asdict(only))
+            current.set_attribute("results", len(hits))
+        least = -1.0 if body.threshold is None else body.threshold
+        return {"results": [_hit(hit) for hit in hits if hit.score >= least]}
+
+    def decide(self, grant: Grant, body: DecideIn) -> dict[str, Any]:
+        """The decision alone, with what each feature adds to it."""
+        scope, only = self._asked(grant, body)
+        with span("retcon.decide", budget=body.budget) as current:
+            found = self.memory.decide(
+                body.query, body.budget, **asdict(scope), **asdict(only), exclude=tuple(body.exclude)
+            )
+            current.set_attribute("action", found.action)
+        parts = contributions(self.memory.router, found)
+        return found.to_dict() | {"contributions": parts, "actions": list(usable(self.memory.chat))}
+
+    def recall(self, grant: Grant, body: RecallIn) -> dict[str, Any]:
+        """The best text within the budget; with `candidates`, every candidate and what became of it."""
+        scope, only = self._asked(grant, body)
+        with span("retcon.recall", budget=body.budget) as current:
+            found = self.memory.recall(
+                body.query, body.budget, **asdict(scope), **asdict(only), action=body.action,
+                exclude=tuple(body.exclude),
+            )  # fmt: skip
+            current.set_attribute("action", found.action)
+            current.set_attribute("tokens", found.tokens)
+        plain = found.to_dict()
+        return plain | {"candidates": self._candidates(found, scope, only)} if body.candidates else plain
+
+    def ask(self, grant: Grant, body: AskIn) -> dict[str, Any]:
+        """The reader's answer and the looks that led to it."""
+        question = _one_of(question=body.question, query=body.query)
+        if self.memory.chat is None:
+            raise Refused(422, "no_model", "this server has no model to ask: recall gives the text to read yourself")
+        scope, only = self._which(grant, body)
+        self._short("question", question, self.limits.query)
+        self._affordable(body.budget)
+        with span("retcon.ask", budget=body.budget) as current:
+            found = self.memory.ask(
+                question, body.budget, **asdict(scope), **asdict(only), max_rungs=body.max_rungs,
+                max_tokens=body.max_tokens,
+            )  # fmt: skip
+            current.set_attribute("rungs", len(found.rungs))
+        return found.to_dict()
+
+    def count(self, grant: Grant) -> int:
+        """How many notes the caller may see."""
+        return self.memory.store.count(grant.scope)
+
+    def _candidates(self, recall: Recall, scope: Scope, only: Filter) -> list[dict[str, Any]]:
+        memory = self.memory
+        hits = retrieve.search(
+            memory.store, recall.query, scope, top_k=memory.top_k, only=only, retriever=memory.retriever,
+            embed=memory.embed, fill=True,
+        )  # fmt: skip
+        used = {source.id: source for source in recall.sources}
+        why = {dropped.id: dropped.reason for dropped in recall.dropped}
+        out = []
+        for hit in hits:
+            source = used.get(hit.id)
+            status = "dropped" if source is None else "kept" if source.whole else "cut"
+            plain = {name: getattr(hit.note, name) for name in ("id", "text", "speaker", "timestamp", "session")}
+            plain |= {"score": hit.score, "status": status, "used": None if source is None else source.text}
+            out.append(plain | {"reason": why.get(hit.id) if source is None else None})
+        return out
+
+    # -- checks --------------------------------------------------------------------------------------------------------
+
+    def _owned(self, grant: Grant, note_id: str) -> Note:
+        """The caller's note of that id, or of that name of its own."""
+        for each in dict.fromkeys((note_id, grant.name(note_id))):
+            with suppress(NotFoundError):
+                if grant.covers(note := self.memory.get(each)):
+                    return note
+        raise NotFoundError(note_id)
+
+    def _asked(self, grant: Grant, body: DecideIn) -> tuple[Scope, Filter]:
+        self._short("query", body.query, self.limits.query)
+        self._affordable(body.budget)
+        return self._which(grant, body)
+
+    def _which(self, grant: Grant, body: Which) -> tuple[Scope, Filter]:
+        """The scope and the conditions of a request, from its fields and its `filters`."""
+        given = dict(body.filters or {})
+        named = {
+            name: _agreed(name, getattr(body, name), given.pop(name, None))
+            for name in (*IDS, "session", "since", "until")
+        }
+        values = given.pop("metadata", None)
+        if values is not None and not isinstance(values, dict):
+            raise InputError("filters.metadata is an object")
+        for name, value in given.items():
+            if name in ("AND", "OR", "NOT", "$and", "$or", "$not") or isinstance(value, (dict, list)):
+                raise InputError("filters take plain values that must be equal, no operators")
+        metadata = {**given, **(values or {}), **(body.metadata or {})}
+        scope = grant.narrow(validate.scope(*(named[name] for name in IDS)))
+        return scope, validate.only(named["session"], named["since"], named["until"], metadata)
+
+    def _affordable(self, budget: int) -> None:
+        if budget > self.limits.budget:
+            raise _too_much("budget", budget, self.limits.budget)
+
+    def _short(self, what: str, text: object, most: int) -> None:
+        if isinstance(text, str) and len(text) > most:
+            raise Refused(422, "too_long", f"{what} has {len(text):,} characters, this server takes {most:,} at most")
+
+
+def contributions(router: Router, decision: Decision) -> dict[str, dict[str, float]]:
+    """What each feature adds to the utility of each action that was weighed; they sum up to that utility."""
+    return {
+        action: {
+            name: weight * decision.features[name]
+            for name, weight in zip(router.features, router.weights[action], strict=True)
+        }
+        | {"intercept": router.intercepts[action]}
+        for action in decision.utilities
+    }
+
+
+# -- small parts -------------------------------------------------------------------------------------------------------
+
+
+def _one_of(**given: Any) -> Any:
+    found = [value for value in given.values() if value is not None]
+    if len(found) != 1:
+        raise InputError(f"give {' or '.join(given)}, one of them")
+    return found[0]
+
+
+def _agreed(name: str, field: Any, filtered: Any) -> Any:
+    if field is not None and filtered is not None and field != filtered:
+        raise InputError(f"{name} and filters.{name} differ")
+    return filtered if field is None else field
+
+
+def _named(draft: dict[str, Any], turn: Turn | None, number: int) -> dict[str, Any]:
+    return draft if turn is None or "id" in draft else {**draft, "id": turn.id(number)}
+
+
+def _note(note: Note) -> dict[str, Any]:
+    return {"id": note.id, "memory": note.text, **note.to_dict()}
+
+
+def _hit(hit: Hit) -> dict[str, Any]:
+    plain = _note(hit.note) | {"score": hit.score, "rank": hit.rank}
+    return plain | ({"duplicate_of": hit.duplicate_of} if hit.duplicate_of else {})
+
+
+def _event(event: str, note_id: str, created_at: str, text: str) -> dict[str, Any]:
+    return {"id": note_id, "memory": text, "event": event, "created_at": created_at}
+
+
+def _gone(deleted: Deleted, grant: Grant) -> dict[str, Any]:
+    """What may be told: how the file lies on disk depends on everybody's notes."""
+    if not grant.admin:
+        return {"deleted": deleted.notes}
+    told = {"deleted": deleted.notes, "purged": deleted.purged}
+    return told | ({"warning": deleted.warning} if deleted.warning else {})
+
+
+def _deleted(kept: Any) -> dict[str, Any]:
+    number = kept["deleted"]
+    return {"message": f"deleted {number} note{'' if number == 1 else 's'}", **kept}
+
+
+def _too_much(what: str, given: int, most: int) -> Refused:
+    shown = f"{given:,}" if abs(given) < 10**15 else "a huge number"
+    return Refused(422, "too_much", f"{what} is {shown}, this server takes {most:,} at most")
+
+
+def _object(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise InputError("metadata is a JSON object")
+    return found
+
+
+def _cursor(offset: int, last: str) -> str:
+    return base64.urlsafe_b64encode(json.dumps([offset, last]).encode()).decode().rstrip("=")
+
+
+def _read_cursor(cursor: str) -> tuple[int, str]:
+    try:
+        offset, last = json.loads(base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)))
+        if type(offset) is int and 0 <= offset < 2**53 and isinstance(last, str):
+            return offset, last
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise InputError("the cursor is not one that this server gave")
+
+
+def _after(listed: Callable[[], Iterator[Note]], start: int, last: str | None) -> Iterator[Note]:
+    """The notes after the last one of the page before; by their number where that one is gone meanwhile."""
+    notes = listed()
+    if last is None or any(note.id == last for note in notes):
+        return notes if last is not None else islice(notes, start, None)
+    return islice(listed(), start, None)

@@ -1,0 +1,260 @@
+"""Who may come in. One ASGI layer around the app, passed by every request, in this order:
+
+    host and origin   without keys: only this machine, only under its own names, no writes from other sites' pages
+    key               with keys: `Authorization: Bearer`, except on the pages that tell nothing
+    rate              each key has its own bucket
+    load              so many requests at once; more are turned away at once rather than kept waiting
+    size              a body is read only up to the limit
+
+Then one count and one log line for each, whatever happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from retcon.errors import RetconError
+from retcon.server import faults, logs
+from retcon.server.faults import Refused, refused
+from retcon.server.keys import EVERYTHING, Grant, Keys
+from retcon.server.limits import Buckets, Limits
+from retcon.server.metrics import Metrics
+from retcon.server.workers import late
+from retcon.trace import span
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+OPEN = ("/", "/docs", "/openapi.json", "/favicon.ico")  # pages that tell nothing of anybody's notes
+SAFE = ("GET", "HEAD")
+METHODS = (*SAFE, "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
+HEADERS = {
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"x-frame-options": b"SAMEORIGIN",
+    b"cache-control": b"no-store",
+}
+
+
+class Gate:
+    """The layer around the app."""
+
+    def __init__(self, app: App, *, keys: Keys | None, limits: Limits, metrics: Metrics) -> None:
+        self.app, self.keys, self.limits, self.metrics = app, keys, limits, metrics
+        self._buckets = Buckets(limits.rate, limits.burst)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._guarded(scope, receive, _Answer(send, secrets.token_hex(8)))
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await self.app(scope, receive, send)
+
+    async def _guarded(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        started = time.perf_counter()
+        held = False
+        try:
+            grant = self._admit(scope)
+            held = self._take_place(scope)
+            deadline = asyncio.get_running_loop().time() + self.limits.seconds
+            body = await self._body(scope, receive, deadline)
+            scope.setdefault("state", {}).update(grant=grant, deadline=deadline)
+            with span("retcon.request", caller=_headers(scope), method=_method(scope)) as current:
+                await self.app(scope, _replayed(body, receive), answer)
+                current.set_attribute("route", _route(scope))
+                current.set_attribute("status", answer.status)
+        except (Refused, RetconError) as error:
+            no = error if isinstance(error, Refused) else refused(error)
+            self.metrics.count("retcon_refused_total", reason=no.code)
+            await answer.refuse(no)
+        except Exception as error:
+            logs.event(logging.ERROR, "fault", request=answer.id, **logs.where(error))
+            message = f"a fault of the server, in its log under {answer.id}"
+            await answer.refuse(Refused(500, "fault", message))
+        finally:
+            self.metrics.in_flight -= held
+            self._told(scope, answer, time.perf_counter() - started)
+
+    # -- checks --------------------------------------------------------------------------------------------------------
+
+    def _admit(self, scope: Scope) -> Grant | None:
+        """What the caller may see; None for one without a key, on a page that needs none."""
+        headers = _headers(scope)
+        if not self._closed():
+            _check_local(scope, headers)
+            return EVERYTHING
+        grant = self._granted(headers.get("authorization", ""))
+        if grant is None:
+            if "authorization" in headers or not _is_open(scope["path"]):
+                raise Refused(401, "key", "send a valid key: Authorization: Bearer rk-...", WWW_Authenticate="Bearer")
+            return None
+        wait = self._buckets.wait(grant.id, time.monotonic())
+        if wait:
+            message = f"more than {self.limits.rate:g} requests a second with this key"
+            raise Refused(429, "rate", message, Retry_After=str(max(1, round(wait + 0.5))))
+        return grant
+
+    def _closed(self) -> bool:
+        """Whether there are keys, so that one is needed."""
+        return self.keys is not None and self.keys.exist()
+
+    def _granted(self, header: str) -> Grant | None:
+        kind, _, key = header.partition(" ")
+        return self.keys.grant(key.strip()) if self.keys is not None and kind.lower() == "bearer" else None
+
+    def _take_place(self, scope: Scope) -> bool:
+        """Whether the request now counts as one in flight; pages do not."""
+        if _is_page(scope["path"]) or scope["path"] in ("/health", "/metrics"):
+            return False
+        if self.metrics.in_flight >= self.limits.in_flight:
+            raise Refused(503, "overloaded", "too many requests at once; nothing was written", Retry_After="1")
+        self.metrics.in_flight += 1
+        return True
+
+    async def _body(self, scope: Scope, receive: Receive, deadline: float) -> bytes:
+        length = _headers(scope).get("content-length", "")
+        if length.isdecimal() and int(length[:20]) > self.limits.body:
+            raise self._too_large()
+        parts, size, more = [], 0, True
+        while more:
+            left = deadline - asyncio.get_running_loop().time()
+            try:
+                message = await asyncio.wait_for(receive(), max(0.001, left))
+            except TimeoutError:
+                raise late(self.limits.seconds) from None
+            parts.append(message.get("body", b""))
+            size, more = size + len(parts[-1]), bool(message.get("more_body"))
+            if size > self.limits.body:
+                raise self._too_large()
+        return b"".join(parts)
+
+    def _too_large(self) -> Refused:
+        return Refused(413, "too_large", f"a request may have {self.limits.body:,} bytes", Connection="close")
+
+    # -- what is told --------------------------------------------------------------------------------------------------
+
+    def _told(self, scope: Scope, answer: _Answer, seconds: float) -> None:
+        state = scope.get("state") or {}
+        grant = state.get("grant")
+        route, method = _route(scope), _method(scope)
+        self.metrics.count("retcon_requests_total", route=route, method=method, status=str(answer.status))
+        self.metrics.took(route, seconds)
+        logs.event(
+            logging.INFO, "request", request=answer.id, method=method, route=route, status=answer.status,
+            ms=round(seconds * 1000, 2), bytes=answer.size, key=grant.id if grant else None,
+        )  # fmt: skip
+
+
+class _Answer:
+    """Sends the answer on, with our headers, and remembers what it was."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send, self.id = send, request_id
+        self.status, self.size = 0, 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            present = {name.lower() for name, _ in message.get("headers", ())}
+            ours = [pair for pair in HEADERS.items() if pair[0] not in present]
+            message["headers"] = [*message.get("headers", ()), *ours, (b"x-request-id", self.id.encode())]
+        elif message["type"] == "http.response.body":
+            self.size += len(message.get("body", b""))
+        await self._send(message)
+
+    async def refuse(self, no: Refused) -> None:
+        """Send an error, unless an answer has begun."""
+        if self.status:
+            return
+        body = faults.body(no.code, no.message)
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        headers += [(name.lower().encode(), value.encode()) for name, value in no.headers.items()]
+        await self({"type": "http.response.start", "status": no.status, "headers": headers})
+        await self({"type": "http.response.body", "body": body})
+
+
+def _route(scope: Scope) -> str:
+    """The route as it is written in app.py, with no id in it."""
+    return str(getattr(scope.get("route"), "path", "other"))
+
+
+def _method(scope: Scope) -> str:
+    return str(scope["method"]) if scope["method"] in METHODS else "other"
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """The body that was read, as if it came just now; then whatever else comes."""
+    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return again
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    """The headers by lower-case name; of two with one name the first, of two keys none."""
+    found: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key = name.decode("latin-1").lower()
+        found[key] = "" if key == "authorization" and key in found else found.get(key, value.decode("latin-1"))
+    return found
+
+
+def _is_page(path: str) -> bool:
+    return path in OPEN or (path.startswith("/page/") and path != "/page/report.json")
+
+
+def _is_open(path: str) -> bool:
+    return path == "/health" or _is_page(path)
+
+
+def _check_local(scope: Scope, headers: dict[str, str]) -> None:
+    """Only this machine, under its own names (a page of another site may point its name here), no foreign writes."""
+    client = scope.get("client")
+    if client and not is_loopback(client[0], otherwise=True):
+        raise Refused(
+            403, "local", "without keys the server answers this machine only: make one with 'retcon keys add'"
+        )
+    if not is_loopback(_host(headers.get("host", ""))):
+        raise Refused(403, "host", "without keys the server answers to localhost and 127.0.0.1 only")
+    if scope["method"] in SAFE:
+        return
+    foreign = "origin" in headers and _site(headers["origin"]) != headers.get("host", "").lower()
+    if foreign or headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        raise Refused(403, "origin", "without keys the server takes no writes from pages of other sites")
+
+
+def _site(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return "null"
+
+
+def _host(header: str) -> str:
+    """The name in a Host header, without the port."""
+    if header.startswith("["):
+        return header[1:].partition("]")[0]
+    return header.partition(":")[0]
+
+
+def is_loopback(host: str, *, otherwise: bool = False) -> bool:
+    """Whether the name or address is this machine's own; `otherwise` is for what is no address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return otherwise

@@ -1,0 +1,72 @@
+"""Counts and times of the service, as Prometheus text. Labels are routes and words of our own, never of a caller."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+
+BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+HELP = {
+    "retcon_requests_total": ("counter", "Requests answered, by route, method and status."),
+    "retcon_refused_total": ("counter", "Requests turned away before any work, by reason."),
+    "retcon_in_flight": ("gauge", "Requests being worked on or waiting."),
+    "retcon_notes_added_total": ("counter", "Notes that were written."),
+    "retcon_notes_deleted_total": ("counter", "Notes that were deleted."),
+    "retcon_recalls_total": ("counter", "Recalls, by the action that wrote the text."),
+    "retcon_recalled_tokens_total": ("counter", "Tokens of recalled text."),
+    "retcon_model_calls_total": ("counter", "Calls of the model."),
+    "retcon_request_seconds": ("histogram", "Seconds from the request's first byte to the answer's last, by route."),
+}
+Labels = tuple[tuple[str, str], ...]
+
+
+class Metrics:
+    """Everything that is counted. One thread counts."""
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self._counts: Counter[tuple[str, Labels]] = Counter()
+        self._times: defaultdict[str, list[int]] = defaultdict(lambda: [0] * (len(BOUNDS) + 1))
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def count(self, name: str, by: int = 1, /, **labels: str) -> None:
+        """Add to a counter."""
+        self._counts[name, tuple(labels.items())] += by
+
+    def took(self, route: str, seconds: float) -> None:
+        """Add a request to the histogram of its route."""
+        place = next((i for i, bound in enumerate(BOUNDS) if seconds <= bound), len(BOUNDS))
+        self._times[route][place] += 1
+        self._seconds[route] += seconds
+
+    def text(self) -> str:
+        """All of it in Prometheus' text format."""
+        return "\n".join(self._lines()) + "\n"
+
+    def _lines(self) -> Iterator[str]:
+        for name, (kind, about) in HELP.items():
+            yield f"# HELP {name} {about}"
+            yield f"# TYPE {name} {kind}"
+            if kind == "histogram":
+                yield from self._histograms(name)
+            elif kind == "gauge":
+                yield f"{name} {self.in_flight}"
+            else:
+                found = sorted((labels, value) for (each, labels), value in self._counts.items() if each == name)
+                yield from (f"{name}{_labels(dict(labels))} {value}" for labels, value in found or [((), 0)])
+
+    def _histograms(self, name: str) -> Iterator[str]:
+        for route, counts in sorted(self._times.items()):
+            total = 0
+            for bound, counted in zip((*map(str, BOUNDS), "+Inf"), counts, strict=True):
+                total += counted
+                yield f"{name}_bucket{_labels({'route': route, 'le': bound})} {total}"
+            yield f"{name}_sum{_labels({'route': route})} {self._seconds[route]:.6f}"
+            yield f"{name}_count{_labels({'route': route})} {total}"
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    if not labels:
+        return ""
+    escaped = {key: value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") for key, value in labels.items()}
+    return "{" + ",".join(f'{key}="{value}"' for key, value in escaped.items()) + "}"

@@ -1,0 +1,146 @@
+// The decision in numbers: a bar for each action's predicted utility, and a signed bar for each feature.
+
+import { $, el, keyed, number, say, signed } from "./dom.js";
+
+export const RETAIN = "retain";
+
+const FEATURES = {
+  intercept: ["starting point", () => ""],
+  budget: ["budget ÷ 512", (v) => number(v, 3)],
+  notes: ["candidate notes", (v) => number(v, 0)],
+  pressure: ["cost of all ÷ budget", (v) => number(v, 2)],
+  fit: ["share that fits whole", (v) => `${number(100 * v, 0)} %`],
+  sessions: ["sessions", (v) => number(v, 0)],
+  inconsistency: ["spread in meaning", (v) => number(v, 3)],
+  similarity: ["likeness of notes", (v) => number(v, 3)],
+  single_session: ["asks about one session", (v) => `${number(100 * v, 0)} %`],
+  multi_session: ["asks across sessions", (v) => `${number(100 * v, 0)} %`],
+  temporal: ["asks about time", (v) => `${number(100 * v, 0)} %`],
+  knowledge_update: ["asks what changed", (v) => `${number(100 * v, 0)} %`],
+};
+
+/** The best action by score other than retain; the first of equals. */
+function challenger(utilities) {
+  const others = Object.keys(utilities).filter((name) => name !== RETAIN);
+  return others.reduce((best, name) => (best === null || utilities[name] > utilities[best] ? name : best), null);
+}
+
+export function drawUtilities(decision) {
+  const { utilities, threshold } = decision;
+  const names = Object.keys(utilities);
+  const goal = RETAIN in utilities && names.length > 1 && threshold !== null ? utilities[RETAIN] + threshold : null;
+  const values = [...Object.values(utilities), ...(goal === null ? [] : [goal])];
+  const low = Math.min(0, ...values);
+  const high = Math.max(1, ...values);
+  const at = (value) => (100 * (value - low)) / (high - low);
+  const table = $("bars");
+  table.style.setProperty("--goal", goal === null ? "-1%" : `${at(goal)}%`);
+  table.classList.toggle("aimless", goal === null);
+  table.dataset.goal = goal === null ? "" : String(goal);
+  keyed(table.tBodies[0], names, (name) => name, barRow, (row, name) => {
+    const value = utilities[name];
+    const chosen = name === decision.action;
+    row.classList.toggle("chosen", chosen);
+    row.classList.toggle("retain", name === RETAIN);
+    row.cells[0].replaceChildren(...title(name, chosen));
+    const bar = row.cells[1].firstChild;
+    bar.style.left = `${at(Math.min(0, value))}%`;
+    bar.style.width = `${at(Math.max(0, value)) - at(Math.min(0, value))}%`;
+    say(row.cells[2], number(value, 3));
+  });
+  say($("advantage"), told(decision, goal));
+  drawLadder(decision);
+}
+
+const title = (name, chosen) => [
+  chosen ? "▸ " : "",
+  name,
+  el("small", {}, name === RETAIN ? " raw notes" : ""),
+  chosen ? el("span", { class: "sr" }, " (chosen)") : "",
+];
+
+const barRow = () =>
+  el(
+    "tr",
+    {},
+    el("th", { scope: "row" }),
+    el("td", { class: "track" }, el("div", { class: "fill" })),
+    el("td", { class: "n" }),
+  );
+
+function told({ utilities, advantage, threshold }, goal) {
+  const best = challenger(utilities);
+  if (best === null || !(RETAIN in utilities)) return "";
+  const lead = `Advantage of ${best} over raw notes: ${signed(advantage, 3)}. `;
+  if (threshold === null) return `${lead}At this budget no advantage is enough: notes are retained.`;
+  const margin = threshold === 0 ? "" : ` (retain ${signed(threshold, 3)})`;
+  return `${lead}The line at ${number(goal, 3)}${margin} is what it takes to replace them.`;
+}
+
+function drawLadder({ order = [], action }) {
+  $("ladder").hidden = order.length === 0;
+  keyed($("ladder").querySelector("ol"), order, (name) => name, () => el("li"), (item, name) => {
+    say(item, name);
+    if (name === action) item.setAttribute("aria-current", "step");
+    else item.removeAttribute("aria-current");
+  });
+}
+
+const weighed = new Map(); // router -> features that it was seen to give weight: they keep their rows at zero
+
+/** For the chosen action, or the best rival of raw notes: what each feature adds to it beyond what it adds to retain. */
+export function drawContributions(decision, contributions) {
+  const rival = decision.action === RETAIN ? challenger(decision.utilities) : decision.action;
+  const ours = contributions?.[rival];
+  $("why").hidden = !ours;
+  $("unweighed").hidden = !ours;
+  $("why-none").hidden = Boolean(ours);
+  if (!ours) {
+    const unknown = `The router says nothing of ${rival}: it was not learned with it.`;
+    return say($("why-none"), rival ? unknown : "There is only one action to take.");
+  }
+  const base = contributions[RETAIN] ?? {};
+  const moved = (name) => (ours[name] ?? 0) - (base[name] ?? 0);
+  const all = ["intercept", ...Object.keys(decision.features)]
+    .map((name) => ({ name, value: decision.features[name], moved: moved(name) }));
+  const known = weighed.get(decision.router) ?? new Set(["intercept"]);
+  for (const { name } of all) if (moved(name) !== 0) known.add(name);
+  weighed.set(decision.router, known);
+  say($("why-head"), RETAIN in contributions ? `${RETAIN} ◂ ▸ ${rival}` : `for ${rival}`);
+  drawWeighed(all.filter(({ name }) => known.has(name)));
+  return drawUnweighed(all.filter(({ name }) => !known.has(name)));
+}
+
+function drawWeighed(rows) {
+  const most = Math.max(1e-9, ...rows.map(({ moved }) => Math.abs(moved)));
+  keyed($("why").tBodies[0], rows, ({ name }) => name, whyRow, (row, { name, value, moved }) => {
+    say(row.cells[1], shown(name, value));
+    const bar = row.cells[2].firstChild;
+    bar.style.left = moved < 0 ? `${50 + (50 * moved) / most}%` : "50%";
+    bar.style.width = `${(50 * Math.abs(moved)) / most}%`;
+    bar.classList.toggle("against", moved < 0);
+    say(row.cells[3], signed(moved, 3));
+  });
+}
+
+function drawUnweighed(rows) {
+  $("unweighed").hidden = rows.length === 0;
+  const listed = rows.flatMap(({ name, value }, i) => {
+    const after = i < rows.length - 1 ? " ·" : "";
+    return [" ", el("span", { title: name }, `${named(name)} ${shown(name, value)}${after}`)];
+  });
+  $("unweighed").replaceChildren("Measured, but without weight in this router:", ...listed);
+}
+
+const named = (name) => FEATURES[name]?.[0] ?? name;
+const shown = (name, value) => (value === undefined ? "" : (FEATURES[name]?.[1] ?? number)(value));
+
+const whyRow = ({ name }) =>
+  el(
+    "tr",
+    {},
+    el("th", { scope: "row", title: name }, named(name)),
+    el("td", { class: "n" }),
+    el("td", { class: "signed" }, el("div")),
+    el("td", { class: "n" }),
+  );

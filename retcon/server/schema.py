@@ -1,0 +1,432 @@
+"""What may be asked and what comes back, with examples. Names are those of Mem0's dialect where it has one.
+
+Requests are checked against these classes. Answers are written as they are, without a second check: the classes for
+them are documentation, and the tests hold answers against it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from retcon.memory import DEFAULT_BUDGET
+
+Budget = Annotated[int, Field(ge=0, description="Tokens the text may cost, all that is rendered counted.")]
+
+
+def _shown(**example: Any) -> ConfigDict:
+    return ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, json_schema_extra={"examples": [example]})
+
+
+class Ids(BaseModel):
+    """Whose notes; what is left out is what the key says, or anybody's."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    user_id: str | None = None
+    agent_id: str | None = None
+    run_id: str | None = None
+
+
+class Which(Ids):
+    """Whose notes, and which of them."""
+
+    session: str | None = None
+    since: str | None = Field(None, description="ISO 8601, inclusive.")
+    until: str | None = Field(None, description="ISO 8601, inclusive; a bare date means all of that day.")
+    metadata: dict[str, Any] | None = Field(None, description="Values that a note's metadata must have.")
+    filters: dict[str, Any] | None = Field(
+        None, description="The same conditions in one object; a name that is none of them is a metadata value."
+    )
+
+
+class AddIn(Ids):
+    """What to store: `messages`, or `text` (also called `memory`). Raw notes are stored as they are."""
+
+    model_config = _shown(
+        messages=[
+            {"role": "user", "content": "I adopted a cat named Pixel."},
+            {"role": "assistant", "content": "Congratulations!"},
+        ],
+        user_id="ann", session="s1", timestamp="2026-05-09T10:00", metadata={"topic": "pets"},
+    )  # fmt: skip
+
+    messages: str | dict[str, Any] | list[str | dict[str, Any]] | None = None
+    text: str | None = None
+    memory: str | None = None
+    id: str | None = Field(
+        None, description="A name for the note. With a key that is bound to a scope, the id is made from it."
+    )
+    session: str | None = None
+    speaker: str | None = None
+    timestamp: str | int | float | None = Field(None, description="When it happened: ISO 8601, or seconds since 1970.")
+    metadata: dict[str, Any] | None = None
+    infer: bool | None = Field(None, description="Taken and passed over: notes are stored as they are.")
+
+
+class SupersedeIn(BaseModel):
+    """A correction; the older note stays in the history."""
+
+    model_config = _shown(text="The cat is called Dot, not Pixel.", timestamp="2026-05-10")
+
+    text: str | None = None
+    memory: str | None = None
+    new_id: str | None = Field(None, description="A name for the correction; see `id` of an add.")
+    session: str | None = None
+    speaker: str | None = None
+    timestamp: str | int | float | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class SearchIn(Which):
+    """A query for a ranked list."""
+
+    model_config = _shown(query="cat", user_id="ann", top_k=5)
+
+    query: str
+    top_k: Annotated[int, Field(ge=1)] | None = None
+    limit: Annotated[int, Field(ge=1)] | None = Field(None, description="Another name for top_k.")
+    threshold: float | None = Field(None, description="Leave out notes with a lower score.")
+
+
+class DecideIn(Which):
+    """A query whose decision is asked for, without any text."""
+
+    model_config = _shown(query="When did I get my cat?", budget=64, user_id="ann")
+
+    query: str
+    budget: Budget = DEFAULT_BUDGET
+    exclude: list[str] = Field([], description="Actions to leave out: those whose text held no answer.")
+
+
+class RecallIn(DecideIn):
+    """A query for the best text within a budget."""
+
+    model_config = _shown(query="When did I get my cat?", budget=64, user_id="ann", exclude=[], candidates=False)
+
+    action: str | None = Field(None, description="Force one action.")
+    candidates: bool = Field(False, description="Also every candidate note, and what became of it.")
+
+
+class AskIn(Which):
+    """A question that the server's model answers from what is recalled."""
+
+    model_config = _shown(question="When did I get my cat?", budget=64, user_id="ann", max_rungs=2)
+
+    question: str | None = None
+    query: str | None = Field(None, description="Another name for question.")
+    budget: Budget = DEFAULT_BUDGET
+    max_rungs: Annotated[int, Field(ge=1, le=100)] = 4
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+
+
+class ListQuery(BaseModel):
+    """Which notes to list, and from where on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    user_id: str | None = None
+    agent_id: str | None = None
+    run_id: str | None = None
+    session: str | None = None
+    since: str | None = None
+    until: str | None = None
+    metadata: str | None = Field(None, description="A JSON object: values that a note's metadata must have.")
+    superseded: bool = False
+    limit: Annotated[int, Field(ge=1)] = 100
+    offset: Annotated[int, Field(ge=0)] = 0
+    cursor: str | None = Field(None, description="`next` of the page before.")
+
+
+class DeleteQuery(BaseModel):
+    """Whose notes to delete: at least one id."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    user_id: str | None = None
+    agent_id: str | None = None
+    run_id: str | None = None
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def _example(**example: Any) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [example]})
+
+
+NOTE: dict[str, Any] = {
+    "id": "4f1c2a", "memory": "I adopted a cat named Pixel.", "text": "I adopted a cat named Pixel.",
+    "session": "s1", "timestamp": "2026-05-09T10:00:00", "user_id": "ann", "created_at": "2026-05-21T08:00:00+00:00",
+}  # fmt: skip
+DECISION: dict[str, Any] = {
+    "action": "extract", "utilities": {"retain": 0.25, "extract": 1.0}, "advantage": 0.75, "threshold": 0.0,
+    "features": {"budget": 0.125, "fit": 0.25}, "reason": "1 of 4 notes fits, so the sentences that matter are taken",
+    "router": "evidence-fit", "budget": 64, "extrapolated": False, "forced": False, "certified": False, "order": [],
+    "warnings": [],
+}  # fmt: skip
+RECALL: dict[str, Any] = {
+    "text": "[2026-05-09] I adopted a cat named Pixel.", "tokens": 14, "budget": 64,
+    "query": "When did I get my cat?", "action": "extract", "decision": DECISION,
+    "sources": [{"id": "4f1c2a", "text": NOTE["text"], "whole": True, "timestamp": "2026-05-09T10:00:00"}],
+    "dropped": [{"id": "9ab2", "code": "budget", "reason": "needs 30 tokens, 12 left", "tokens": 30}],
+    "usage": {"model_calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.004},
+    "warnings": [], "tried": ["extract"], "record": None, "fidelity": None,
+}  # fmt: skip
+
+
+class ErrorBody(BaseModel):
+    """What went wrong: `code` for programs, `message` for people."""
+
+    code: str
+    message: str
+
+
+class ErrorOut(BaseModel):
+    """The one shape of every error."""
+
+    model_config = _example(error={"code": "not_found", "message": "no note has the id '4f1c2a'"})
+
+    error: ErrorBody
+
+
+class NoteOut(BaseModel):
+    """One note; fields that are empty are left out."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [NOTE]})
+
+    id: str
+    memory: str
+    text: str
+    speaker: str | None = None
+    session: str | None = None
+    timestamp: str | None = None
+    user_id: str | None = None
+    agent_id: str | None = None
+    run_id: str | None = None
+    metadata: dict[str, Any] = {}
+    follows: str | None = None
+    supersedes: str | None = None
+    superseded_by: str | None = None
+    created_at: str | None = None
+
+
+class EventOut(BaseModel):
+    """One note that was written."""
+
+    id: str
+    memory: str
+    event: str
+    created_at: str
+
+
+class AddOut(BaseModel):
+    """The notes as stored, in the order given."""
+
+    model_config = _example(
+        results=[{"id": "4f1c2a", "memory": NOTE["text"], "event": "ADD", "created_at": NOTE["created_at"]}]
+    )
+
+    results: list[EventOut]
+
+
+class SupersedeOut(EventOut):
+    """The correction as stored."""
+
+    model_config = _example(
+        id="77d0", memory="The cat is called Dot, not Pixel.", event="UPDATE", created_at=NOTE["created_at"],
+        supersedes="4f1c2a",
+    )  # fmt: skip
+
+    supersedes: str
+
+
+class DeletedOut(BaseModel):
+    """How many notes went. `purged` and `warning`, about the words in the files, are for admin keys."""
+
+    model_config = _example(message="deleted 1 note", deleted=1)
+
+    message: str
+    deleted: int
+    purged: bool | None = None
+    warning: str | None = None
+
+
+class PageOut(BaseModel):
+    """Notes in the order they were added; `next` is the cursor of the page after, null at the end."""
+
+    model_config = _example(results=[NOTE], next=None)
+
+    results: list[NoteOut]
+    next: str | None
+
+
+class NotesOut(BaseModel):
+    """Notes, oldest first."""
+
+    model_config = _example(results=[NOTE])
+
+    results: list[NoteOut]
+
+
+class SourcesOut(BaseModel):
+    """The raw notes that stand behind a note (itself) or behind a generated record."""
+
+    model_config = _example(id="4f1c2a", kind="note", results=[NOTE])
+
+    id: str
+    kind: str
+    action: str | None = None
+    results: list[NoteOut]
+
+
+class HitOut(NoteOut):
+    """A note with its score and rank; `duplicate_of` names a better one that says the same."""
+
+    score: float
+    rank: int
+    duplicate_of: str | None = None
+
+
+class SearchOut(BaseModel):
+    """The best notes first."""
+
+    model_config = _example(results=[{**NOTE, "score": 4.2, "rank": 1}])
+
+    results: list[HitOut]
+
+
+class DecisionOut(BaseModel):
+    """The chosen action and what led to it; a threshold that nothing reaches is null."""
+
+    model_config = _example(**DECISION)
+
+    action: str
+    utilities: dict[str, float]
+    advantage: float
+    threshold: float | None
+    features: dict[str, float]
+    reason: str
+    router: str
+    budget: int
+    extrapolated: bool
+    forced: bool
+    certified: bool
+    order: list[str]
+    warnings: list[str]
+
+
+class DecideOut(DecisionOut):
+    """A decision, the actions that could be chosen, and what each feature adds to each action's utility."""
+
+    model_config = _example(
+        **DECISION, actions=["retain", "extract"],
+        contributions={"retain": {"fit": 0.25, "intercept": 0.0}, "extract": {"fit": 0.0, "intercept": 1.0}},
+    )  # fmt: skip
+
+    actions: list[str]
+    contributions: dict[str, dict[str, float]]
+
+
+class SourceOut(BaseModel):
+    """A note behind the text, and the part of it that was used."""
+
+    id: str
+    text: str
+    whole: bool
+    timestamp: str | None
+
+
+class DroppedOut(BaseModel):
+    """A candidate that is not in the text, and why."""
+
+    id: str
+    code: str
+    reason: str
+    tokens: int
+
+
+class CandidateOut(BaseModel):
+    """A candidate note and what became of it: kept whole, cut to the part `used`, or dropped."""
+
+    id: str
+    text: str
+    speaker: str | None
+    timestamp: str | None
+    session: str | None
+    score: float
+    status: str
+    used: str | None
+    reason: str | None
+
+
+class UsageOut(BaseModel):
+    """What it cost."""
+
+    model_calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    seconds: float
+
+
+class RecallOut(BaseModel):
+    """Text within the budget, and why it is that text."""
+
+    model_config = _example(**RECALL)
+
+    text: str
+    tokens: int
+    budget: int
+    query: str
+    action: str
+    decision: DecisionOut
+    sources: list[SourceOut]
+    dropped: list[DroppedOut]
+    usage: UsageOut
+    warnings: list[str]
+    tried: list[str]
+    record: dict[str, Any] | None
+    fidelity: dict[str, Any] | None
+    candidates: list[CandidateOut] = []
+
+
+class RungOut(BaseModel):
+    """One look of the reader."""
+
+    action: str
+    reply: str
+    abstained: bool
+    error: str | None
+    usage: UsageOut
+    recall: RecallOut
+
+
+class AskOut(BaseModel):
+    """The answer, null where memory does not hold it, and the looks that led to it."""
+
+    model_config = _example(
+        question="When did I get my cat?", answer="On 9 May 2026.", in_memory=True, usage=RECALL["usage"], warnings=[],
+        rungs=[
+            {"action": "extract", "reply": "On 9 May 2026.", "abstained": False, "error": None,
+             "usage": RECALL["usage"], "recall": RECALL},
+        ],
+    )  # fmt: skip
+
+    question: str
+    answer: str | None
+    in_memory: bool
+    rungs: list[RungOut]
+    usage: UsageOut
+    warnings: list[str]
+
+
+class HealthOut(BaseModel):
+    """Whether it serves. `notes` counts what the caller may see, and is there only for a caller who may see some."""
+
+    model_config = _example(ok=True, version="0.1.0", model=False, notes=12)
+
+    ok: bool
+    version: str
+    model: bool
+    notes: int | None = None

@@ -1,0 +1,91 @@
+"""How tests run the service: its app in this process, and the real program in another."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi.testclient import TestClient
+
+from retcon import Memory
+from retcon.server import Keys, Limits, create_app
+
+ROOT = Path(__file__).parents[1]
+LOCAL = "http://127.0.0.1"
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+@contextlib.contextmanager
+def client(memory: Memory, *, keys: Keys | None = None, limits: Limits | None = None, **more: Any) -> Iterator[Any]:
+    """A client of the app in this process; its threads have ended when the block has."""
+    app = create_app(memory, keys=keys, limits=limits, **more)
+    with TestClient(app, base_url=LOCAL) as opened:
+        yield opened
+
+
+def error(answer: httpx.Response, status: int) -> str:
+    """The code of an error, which has that status and the one shape of errors."""
+    assert answer.status_code == status, answer.text
+    body = answer.json()
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"code", "message"}
+    assert "\n" not in body["error"]["message"]
+    assert "Traceback" not in answer.text
+    return str(body["error"]["code"])
+
+
+class Served:
+    """`retcon serve` in a process of its own."""
+
+    def __init__(self, db: Path, *options: str) -> None:
+        command = [sys.executable, "-W", "error", "-m", "retcon", "serve", "--db", str(db), "--port", "0", "--json"]
+        env = os.environ | {"PYTHONPATH": str(ROOT)}
+        self.process = subprocess.Popen(
+            [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+        )
+        assert self.process.stdout is not None
+        said = ""
+        while not said.endswith("}\n"):
+            line = self.process.stdout.readline()
+            assert line, self.process.communicate()[1]
+            said += line
+        self.url = str(json.loads(said)["url"])
+        self.http = httpx.Client(base_url=self.url, timeout=30)
+
+    def end(self, seconds: float = 20) -> tuple[int, list[dict[str, Any]]]:
+        """The exit code, and what was logged."""
+        self.http.close()
+        _, told = self.process.communicate(timeout=seconds)
+        return self.process.returncode, [json.loads(line) for line in told.splitlines()]
+
+
+@contextlib.contextmanager
+def served(db: Path, *options: str) -> Iterator[Served]:
+    """The program, killed at the end of the block if it still runs."""
+    running = Served(db, *options)
+    try:
+        yield running
+    finally:
+        if running.process.poll() is None:
+            running.process.kill()
+        if running.process.stdout is not None and not running.process.stdout.closed:
+            running.end()
+
+
+def until(condition: Any, seconds: float = 10) -> None:
+    """Wait until the condition holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never came to hold"
+        time.sleep(0.01)

@@ -1,0 +1,112 @@
+"""Spans: there for a program that set them up, free for one that did not, and without anybody's words."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import timeit
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from serving import LOCAL
+
+from retcon import Memory
+from retcon.server import create_app
+from retcon.trace import span
+
+
+@pytest.fixture(scope="module")
+def exporter() -> InMemorySpanExporter:
+    made = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(made))
+    trace.set_tracer_provider(provider)
+    return made
+
+
+@pytest.fixture
+def spans(exporter: InMemorySpanExporter) -> InMemorySpanExporter:
+    exporter.clear()
+    return exporter
+
+
+@pytest.mark.parametrize("loaded", ["", "import opentelemetry.trace\n"], ids=["absent", "not set up"])
+def test_span_that_nobody_set_up_costs_next_to_nothing(loaded: str) -> None:
+    code = (
+        f"import sys, timeit\n{loaded}from retcon.trace import span\n"
+        "def use():\n    with span('x', a=1) as s:\n        s.set_attribute('b', 2)\n"
+        "best = min(timeit.repeat(use, number=2000, repeat=5)) / 2000\n"
+        f"assert {bool(loaded)} or not [name for name in sys.modules if name.startswith('opentelemetry')]\n"
+        "print(best)"
+    )
+    out = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert float(out.stdout) < 20e-6  # measured: under 1 microsecond
+
+
+def test_span_has_its_name_and_attributes(spans: InMemorySpanExporter) -> None:
+    with span("retcon.test", budget=64, model=None) as current:
+        current.set_attribute("tokens", 12)
+    (found,) = spans.get_finished_spans()
+    assert found.name == "retcon.test"
+    assert dict(found.attributes or {}) == {"retcon.budget": 64, "retcon.tokens": 12}
+
+
+def test_error_marks_the_span_with_its_class_alone(spans: InMemorySpanExporter) -> None:
+    with pytest.raises(ValueError, match="zanzibar"), span("retcon.test"):
+        raise ValueError("zanzibar")
+    (found,) = spans.get_finished_spans()
+    assert not found.status.is_ok
+    assert dict(found.attributes or {}) == {"error.type": "ValueError"}
+    assert not found.events
+    assert "zanzibar" not in found.to_json()
+
+
+def test_spans_nest_over_the_threads_of_the_service_and_hold_nobodys_words(
+    spans: InMemorySpanExporter, memory: Memory
+) -> None:
+    app = create_app(memory)
+
+    async def traced(scope: Any, receive: Any, send: Any) -> None:
+        """A program's own layer around the service."""
+        with trace.get_tracer("theirs").start_as_current_span("outer"):
+            await app(scope, receive, send)
+
+    with TestClient(traced, base_url=LOCAL) as http:
+        spans.clear()
+        http.post("/memories", json={"text": "zanzibar", "user_id": "quetzal"})
+        http.post("/recall", json={"query": "marzipan", "budget": 32})
+        http.post("/search", json={"query": "marzipan"})
+        http.post("/search", json={"query": "x", "since": "kumquat"})
+        http.get("/memories/quetzal", params={"since": "kumquat"})
+        made = {each.name: each for each in spans.get_finished_spans()}
+    assert {"retcon.add", "retcon.recall", "retcon.search"} <= set(made)
+    names = {each.context.span_id: each.name for each in spans.get_finished_spans() if each.context}
+    for name, each in made.items():
+        above = None if each.parent is None else names[each.parent.span_id]
+        assert above == {"outer": None, "retcon.request": "outer"}.get(name, "retcon.request")
+        assert not [word for word in ("zanzibar", "quetzal", "marzipan", "kumquat") if word in each.to_json()]
+    attributes = dict(made["retcon.recall"].attributes or {})
+    assert attributes["retcon.budget"] == 32
+    assert {"retcon.action", "retcon.tokens"} <= set(attributes)
+
+
+def test_request_belongs_to_the_span_that_its_caller_names(spans: InMemorySpanExporter, memory: Memory) -> None:
+    with TestClient(create_app(memory), base_url=LOCAL) as http:
+        http.get("/health", headers={"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"})
+    (found,) = spans.get_finished_spans()
+    assert found.parent is not None
+    assert (found.parent.trace_id, found.parent.span_id) == (int("a" * 32, 16), int("b" * 16, 16))
+    assert dict(found.attributes or {}) == {"retcon.method": "GET", "retcon.route": "/health", "retcon.status": 200}
+
+
+def test_configured_span_is_cheap_beside_a_recall(spans: InMemorySpanExporter) -> None:
+    def use() -> None:
+        with span("x", a=1):
+            pass
+
+    assert min(timeit.repeat(use, number=200, repeat=3)) / 200 < 1e-3
