@@ -2,14 +2,16 @@
 
     python -m bench.gate --out bench/results/gate.json
 
-Rows: bench/results/rows/locomo-product.parquet and locomo-product-gate.parquet. With --rehearse the calibration
-questions stand in for the gate and a part of the fit questions for calibration: a trial that leaves the gate shut.
+Rows: bench/results/rows, locomo-product.parquet and locomo-product-gate.parquet; for what its addendum asks beside
+them pool-product.parquet and locomo-abstention.parquet. With --rehearse the calibration questions stand in for the gate
+and a part of the fit questions for calibration: a trial that leaves the gate shut.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench import ROOT
+from retcon import ladder
 from retcon.calibrate import upper_bound
-from retcon.crossfit import LADDERS, REFERENCE, Calibrated, CrossFit, Rules, default_policies, frozen
+from retcon.crossfit import (
+    LADDERS,
+    REFERENCE,
+    Calibrated,
+    CrossFit,
+    Direct,
+    Policy,
+    Rules,
+    default_policies,
+    frozen,
+    learned_ladder,
+    trained_fixed,
+)
+from retcon.features import TYPES
 from retcon.learn import summarise
 from retcon.outcomes import Outcomes, Panel, panel, read
 from retcon.stats import interval, resample
@@ -28,6 +44,12 @@ ROWS = ROOT / "bench" / "results" / "rows"
 SEED, DRAWS, ALPHA, DELTA, CAP = 20261115, 10_000, 0.05, 0.10, 0.02
 JUDGES = ("llm", "strict")
 SHIPPED, CAPPED = "ladder", "calibrated, cap .02"
+SIX = ("budget", "fit", *TYPES)  # what the shipped routers look at
+FREE = ("retain", "extract")  # what needs no model to write
+PRICES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)
+LEARNED: dict[str, Policy] = {
+    REFERENCE: trained_fixed(0), "direct": Direct(), "certified": Calibrated(certified=True), "ladder": learned_ladder,
+}  # fmt: skip
 RIVALS = ("best fixed, twice the budget", "best fixed, asked again", "vote of two")
 
 
@@ -40,10 +62,13 @@ def parts(rows: Outcomes, gate: Outcomes | None, judge: str) -> tuple[Panel, Pan
     return fit.take(np.flatnonzero(~half)), fit.take(np.flatnonzero(half)), calibration
 
 
-def analyse(rows: Outcomes, gate: Outcomes | None, judge: str) -> dict[str, Any]:
+def analyse(
+    rows: Outcomes, gate: Outcomes | None, pool: Outcomes, unanswerable: Outcomes, judge: str
+) -> dict[str, Any]:
     """Every policy on the gate, the shipped one against the selected action and against its rivals at equal spend."""
     fit, calibration, opened = parts(rows, gate, judge)
     rules = Rules(alpha=ALPHA, delta=DELTA, seed=SEED)
+    three = (fit, calibration, opened)
     scored = frozen(fit, calibration, opened, policies=default_policies(fit), rules=rules)
     capped = frozen(fit, calibration, opened, policies={CAPPED: Calibrated()}, rules=replace(rules, cap=CAP))
     scored = replace(scored, results={**scored.results, CAPPED: capped.results[CAPPED]})
@@ -59,7 +84,79 @@ def analyse(rows: Outcomes, gate: Outcomes | None, judge: str) -> dict[str, Any]
             name: {str(budget): _plain(asdict(each)) for budget, each in taus[0].items()}
             for name, taus in scored.thresholds.items()
         },
+        "six_features": beside(three, rules, SIX),
+        "no_model": beside(tuple(panel_of(each, FREE) for each in three), rules, SIX),
+        "across": beside((*halves(panel(pool, judge=judge)), opened), rules, SIX),
+        "across_no_model": beside(
+            (*halves(panel_of(panel(pool, judge=judge), FREE)), panel_of(opened, FREE)), rules, SIX
+        ),
+        "false_answers": false_answers(fit, calibration, panel(unanswerable, judge=judge), rules),
+        "spend": spend(fit, opened),
     }
+
+
+def panel_of(found: Panel, actions: Sequence[str]) -> Panel:
+    """The panel with these actions alone."""
+    index = [found.actions.index(name) for name in actions]
+    part = {name: getattr(found, name)[:, :, index] for name in ("runs", "retained")}
+    return replace(
+        found, actions=tuple(actions), **part,
+        abstained=None if found.abstained is None else found.abstained[:, :, index],
+        logprob=None if found.logprob is None else found.logprob[:, :, index],
+        tokens={name: values[:, :, index] for name, values in found.tokens.items()},
+    )  # fmt: skip
+
+
+def halves(pool: Panel) -> tuple[Panel, Panel]:
+    """Questions to learn from (60 %) and to calibrate on."""
+    order = np.random.default_rng(SEED).permutation(len(pool.questions))
+    cut = round(0.6 * len(order))
+    return pool.take(np.sort(order[:cut])), pool.take(np.sort(order[cut:]))
+
+
+def beside(three: tuple[Panel, ...], rules: Rules, features: Sequence[str]) -> dict[str, Any]:
+    """The learned policies with these features alone, against the action selected per budget on the same questions."""
+    fit, calibration, opened = (each.with_features(features) for each in three)
+    scored = frozen(fit, calibration, opened, policies=LEARNED, rules=rules)
+    found = summarise(scored, reference=REFERENCE, draws=DRAWS)
+    keep = [row for row in found["policies"] if row["policy"] in (*LEARNED, "vote of two", "action oracle")]
+    return {
+        "policies": keep,
+        "gap_closed": gap_closed(scored),
+        "harm": {name: harm(scored, name) for name in ("direct", "certified", "ladder")},
+    }
+
+
+def false_answers(fit: Panel, calibration: Panel, asked: Panel, rules: Rules) -> dict[str, Any]:
+    """How often each policy's last reply is an answer, where memory holds none."""
+    assert asked.abstained is not None
+    kept = asked.abstained
+    silent = replace(
+        asked,
+        runs=kept,
+        retained=np.broadcast_to(kept[:, :, :1], kept.shape).copy(),
+        retentions=kept[:, :, 0].mean(axis=2),
+    )
+    scored = frozen(fit, calibration, silent, policies=default_policies(fit), rules=rules)
+    draws = resample(len(asked.questions), seed=SEED, draws=DRAWS)
+    out = {}
+    for name, found in scored.results.items():
+        if "oracle" in name or not found.seen.all():
+            continue
+        spoke = 1 - found.utility
+        each = asdict(interval(spoke.mean(axis=1), draws))
+        out[name] = {"rate": [float(value) for value in spoke.mean(axis=0)], **each, "calls": float(found.calls.mean())}
+    return {"questions": len(asked.questions), "policies": out}
+
+
+def spend(fit: Panel, opened: Panel) -> list[dict[str, float]]:
+    """The ladder at several prices of a call: what it spends, and what it comes to."""
+    points = []
+    for price in PRICES:
+        went = ladder.walk(opened, ladder.plan(ladder.learn(fit, call_price=price), opened))
+        values = {name: float(getattr(went, name).mean()) for name in ("utility", "calls", "read", "generated")}
+        points.append({"price": price, **values})
+    return points
 
 
 def against(scored: CrossFit, name: str, other: str) -> dict[str, Any]:
@@ -136,9 +233,11 @@ def main() -> None:
     options = parser.parse_args()
     rows = read(options.rows / "locomo-product.parquet")
     gate = None if options.rehearse else read(options.rows / "locomo-product-gate.parquet")
+    pool, unanswerable = (read(options.rows / f"{name}.parquet") for name in ("pool-product", "locomo-abstention"))
     result = {
         "rehearsal": options.rehearse, "seed": SEED, "draws": DRAWS, "alpha": ALPHA, "delta": DELTA,
-        "ladders": list(LADDERS), "judges": {judge: analyse(rows, gate, judge) for judge in JUDGES},
+        "ladders": list(LADDERS),
+        "judges": {judge: analyse(rows, gate, pool, unanswerable, judge) for judge in JUDGES},
     }  # fmt: skip
     print(table(result))
     for judge in JUDGES:

@@ -228,6 +228,12 @@ class Panel:
             x[:, :, self.features.index(name)] = probabilities[:, None, place]
         return replace(self, x=x)
 
+    def with_features(self, names: Sequence[str]) -> Panel:
+        """The panel with these features alone, for a router that shall look at no others."""
+        if missing := [name for name in names if name not in self.features]:
+            raise InputError(f"the outcomes have no feature {missing[0]!r}; they have {', '.join(self.features)}")
+        return replace(self, features=tuple(names), x=self.x[:, :, [self.features.index(name) for name in names]])
+
 
 def run_mean(runs: Array) -> Array:
     """The mean over the last axis of what is there; NaN where nothing is."""
