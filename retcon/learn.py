@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon import fit, ladder
-from retcon.calibrate import Threshold, certified_threshold, joint_thresholds, paper_threshold
+from retcon.calibrate import Threshold, certified_threshold, joint_thresholds, paper_threshold, upper_bound
 from retcon.crossfit import CrossFit, Result
 from retcon.errors import InputError
 from retcon.features import FEATURES, TYPES
@@ -30,7 +30,8 @@ DATA = ("dataset", "setting", "reader", "grader", "protocol", "license", "answer
 
 def fit_router(
     outcomes: Outcomes, panel: Panel, *, name: str, estimator: str = "ridge", group: str = "question", seed: int = 0,
-    ladder: bool = True, call_price: float = 0.01, token_price: float = 0.0, about: Mapping[str, Any] | None = None,
+    ladder: bool = True, call_price: float = 0.01, token_price: float = 0.0, fit_rules: bool = False,
+    about: Mapping[str, Any] | None = None,
 ) -> Router:  # fmt: skip
     """A direct router, with a ladder where the outcomes have abstentions. What the rows say of themselves is kept."""
     known = constants(outcomes.where(action=panel.actions)) | dict(about or {})
@@ -39,6 +40,7 @@ def fit_router(
         panel, name=name, estimator=estimator, group=group, seed=seed, embedder=known.pop("embedder", None),
         counter=known.pop("counter", None), provenance=known,
     )  # fmt: skip
+    router = replace(router, fit_rules=fit_rules)
     if not ladder or panel.abstained is None:
         return router
     return replace(router, ladder=_ladder(panel, call_price, token_price))
@@ -60,7 +62,7 @@ def constants(outcomes: Outcomes) -> dict[str, Any]:
 
 def _types(panel: Panel) -> dict[str, str]:
     """Whether query types were given, one of them 1, or guessed as they are when serving; nothing where none is."""
-    types = panel.x[:, :, [panel.features.index(name) for name in TYPES]]
+    types = panel.x[:, :, [panel.features.index(name) for name in TYPES if name in panel.features]]
     return {} if not types.any() else {"types": "given" if np.isin(types, (0, 1)).all() else "guessed"}
 
 
@@ -83,7 +85,10 @@ def calibrate_router(
         raise InputError(
             f"{len(seen)} of {len(marks)} questions are among those that the router was learned from, {seen[0]} for one"
         )
-    found = _thresholds(calibration_rows(router, panel), rule, cap, alpha, delta, joint)
+    rows = calibration_rows(router, panel)
+    found = _thresholds(rows, rule, cap, alpha, delta, joint)
+    if router.fit_rules:
+        found = {b: _served(each, rows[b], panel.fit[:, i]) for i, (b, each) in enumerate(found.items())}
     did = {str(budget): plain(each) for budget, each in found.items()}
     known = dict(made or {}) | _types(panel)
     certificate = None
@@ -142,6 +147,23 @@ def _thresholds(
     if joint == "each":
         return {budget: certified_threshold(*each, alpha=alpha, delta=delta) for budget, each in rows.items()}
     return joint_thresholds(rows, alpha=alpha, delta=delta, how="any" if joint == "any" else "split")
+
+
+def _served(threshold: Threshold, rows: tuple[Any, Any, Any], fit: NDArray[np.float64]) -> Threshold:
+    """What a threshold did where fit has the last word; inf, if harm is then no longer within its bound."""
+    advantage, chosen, retained = map(np.asarray, rows)
+    replaces = (fit <= 0) | ((fit < 1) & (advantage >= threshold.tau))
+    harms, n = int(np.count_nonzero(replaces & (chosen < retained))), len(fit)
+    bound = None if threshold.delta is None else upper_bound(harms, n, threshold.delta)
+    fails = bound is not None and threshold.alpha is not None and bound > threshold.alpha
+    return replace(
+        threshold,
+        tau=math.inf if fails else threshold.tau,
+        accepted=int(np.count_nonzero(replaces)),
+        harms=harms,
+        accuracy=float(np.where(replaces, chosen, retained).mean()) if n else 0.0,
+        bound=bound,
+    )
 
 
 def plain(threshold: Threshold) -> dict[str, Any]:

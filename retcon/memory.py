@@ -10,7 +10,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -24,20 +24,22 @@ from retcon import pack, retrieve, validate
 from retcon.answer import PROMPTS as ANSWER_PROMPTS
 from retcon.answer import Answer, Rung, abstains, concluded
 from retcon.answer import prompt as reader_prompt
-from retcon.cache import CachedChat
+from retcon.cache import CachedChat, owners
 from retcon.errors import AuthError, InputError, ModelError, StoreError
 from retcon.features import features, query_type
 from retcon.model import Chat, Embed, chat, embedder
 from retcon.note import Cluster, Decision, Filter, Hit, Note, Recall, Scope, Usage
-from retcon.operate import PROMPTS, check_actions, next_rung, usable
+from retcon.operate import LADDER, PROMPTS, check_actions, next_rung, usable
 from retcon.perform import GUARDS, Guard, Meter, Performer
 from retcon.route import Router, default_router
 from retcon.store import Deleted, Progress
 from retcon.store.sqlite import SqliteStore
 from retcon.tokens import Counter, check_budget, counter
+from retcon.trace import span
 
 DEFAULT_PATH = "retcon.db"
 DEFAULT_BUDGET = 256
+MODELS = ("model", "reader")  # of what a router was learned with
 
 
 def utc_now() -> datetime:
@@ -48,6 +50,19 @@ def utc_now() -> datetime:
 def random_id() -> str:
     """An id for a note whose caller gave none."""
     return os.urandom(16).hex()
+
+
+@dataclass(frozen=True, slots=True)
+class _Strange:
+    """Whether something is not what a router learned on, and what is to be said of it."""
+
+    differs: bool
+    warnings: tuple[str, ...]
+
+    def told(self, decision: Decision) -> Decision:
+        if not self.differs:
+            return decision
+        return replace(decision, certified=False, warnings=decision.warnings + self.warnings)
 
 
 class Memory:
@@ -74,8 +89,9 @@ class Memory:
     ) -> None:
         """Opens the file, or makes it; `:memory:` keeps everything in this process.
 
-        `router` decides (a Router or its JSON file; default: the evidence-fit rule). `counter` counts tokens:
-        "estimate", "alphanumeric", "bpe", or any callable. `retriever` is bm25, bm25-plain, dense or hybrid; `top_k`
+        `router` decides: a Router, its JSON file or the name of one that ships; by default one learned on LongMemEval,
+        with the actions that a model writes where there is one. `counter` counts tokens: "estimate",
+        "alphanumeric", "bpe", or any callable. `retriever` is bm25, bm25-plain, dense or hybrid; `top_k`
         and `cap` bound the candidates (notes, tokens). `now` and `new_id` are the only sources of time and chance.
 
         `model` writes records and reads answers: the base URL of an OpenAI-compatible endpoint, the path of a .gguf
@@ -83,7 +99,7 @@ class Memory:
         this query. `guard="strict"` takes the best action without a model in place of a record that states a number,
         date or name which no source supports; "warn" keeps it and says so.
         """
-        self.router = _router(router)
+        self.router = _router(router, writes=model is not None)
         self.count: Counter = _counter(counter)
         self.embed: Embed = _embedder(embedder if embedder is not None else self.router.embedder)
         self.retriever = retrieve.check_retriever(retriever)
@@ -92,14 +108,15 @@ class Memory:
         self.now, self.new_id = now, new_id
         self._owns_chat = isinstance(model, str)
         self.chat = None if model is None else chat(model, name=model_name, key=_key(model, api_key), timeout=timeout)
-        self._differs, self._reads_otherwise = self._differences(focus)
+        # the default was learned with one model and serves with any: no news, but nothing is certified either
+        self._strange, self._strange_reader = self._differences(focus, quiet=MODELS if router is None else ())
         self.store = SqliteStore(_path(path))
         self._performer = Performer(
             store=self.store, count=self.count, chat=self.chat, focus=focus, guard=_guard(guard)
         )
 
-    def _differences(self, focus: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """A warning for each thing in which this memory, and then its reader, is not what its router learned on."""
+    def _differences(self, focus: bool, quiet: Collection[str]) -> tuple[_Strange, _Strange]:
+        """In what this memory, and then its reader, is not what its router learned on."""
         running: dict[str, Any] = {
             "embedder": self.embed.name, "counter": self.count.name, "retriever": self.retriever,
             "top_k": self.top_k, "cap": self.cap, "renderer": pack.RENDERER, "accounting": "rendered",
@@ -109,15 +126,18 @@ class Memory:
         if self.chat is not None:
             running |= {"model": self.chat.name, "prompts": PROMPTS, "focus": "focused" if focus else "agnostic"}
             reads = {"reader": self.chat.name, "answer_prompts": ANSWER_PROMPTS}
-        found = self.router.differences(running), self.router.differences(reads, reads)
-        ours, readers = (
+        mine, reader = self.router.differences(running), self.router.differences(reads, reads)
+        return self._strangeness(mine, quiet), self._strangeness(reader, quiet)
+
+    def _strangeness(self, found: Mapping[str, tuple[Any, Any]], quiet: Collection[str]) -> _Strange:
+        told = {name: pair for name, pair in found.items() if name not in quiet}
+        return _Strange(
+            bool(found),
             tuple(
                 f"router {self.router.name!r} was learned with {name} {learned!r}, this memory has {here!r}"
-                for name, (learned, here) in each.items()
-            )
-            for each in found
+                for name, (learned, here) in told.items()
+            ),
         )
-        return ours, readers
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -211,12 +231,17 @@ class Memory:
         since: str | datetime | None = None,
         until: str | datetime | None = None,
         metadata: Mapping[str, Any] | None = None,
+        after: str | None = None,
         limit: int | None = None,
         superseded: bool = False,
     ) -> list[Note]:
-        """Notes in the order they were added; superseded ones only on request."""
+        """Notes in the order they were added; superseded ones only on request.
+
+        With `after`, the id of a note, those that were added after it: so a page goes on where the one before it ended.
+        """
         scope, only = validate.scope(user_id, agent_id, run_id), validate.only(session, since, until, metadata)
-        return list(self.store.all(scope, only, limit=limit, superseded=superseded))
+        after = None if after is None else validate.note_id(after)
+        return list(self.store.all(scope, only, after=after, limit=limit, superseded=superseded))
 
     def history(self, id: str) -> list[Note]:  # noqa: A002
         """Every version of the note, oldest first."""
@@ -294,35 +319,41 @@ class Memory:
         return retrieve.cluster(query, hits, costs, cap=self.cap)
 
     def _search(self, query: str, scope: Scope, only: Filter, top_k: int, *, fill: bool) -> tuple[Hit, ...]:
-        if self.retriever in retrieve.NEEDS_VECTORS:
-            retrieve.embed_missing(self.store, scope, self.embed)
-        return retrieve.search(
-            self.store, query, scope, top_k=top_k, only=only, retriever=self.retriever, embed=self.embed, fill=fill
-        )
+        with span("retcon.retrieve", top_k=top_k):
+            if self.retriever in retrieve.NEEDS_VECTORS:
+                retrieve.embed_missing(self.store, scope, self.embed)
+            return retrieve.search(
+                self.store, query, scope, top_k=top_k, only=only, retriever=self.retriever, embed=self.embed, fill=fill
+            )
 
     def _decide(
         self, cluster: Cluster, budget: int, action: str | None, exclude: Collection[str], *, model: bool = True
     ) -> Decision:
-        x = features(
-            budget=budget,
-            costs=cluster.costs,
-            fit=pack.fit_fraction(cluster, budget, count=self.count, costs=cluster.costs),
-            sessions=[note.session for note in cluster.notes],
-            vectors=self.embed([note.text for note in cluster.notes]),
-            types=query_type(cluster.query),
-        )
+        x = self._features(cluster, budget)
         available = usable(self.chat if model else None)
         if action is not None:
             free = self.router.decide(x, budget=budget)
             return self._told(_named(free, action, f"{action}: asked for by the caller", forced=True))
         return self._told(self._choose(x, budget, available, exclude, model=model))
 
+    def _features(self, cluster: Cluster, budget: int) -> NDArray[np.float64]:
+        with span("retcon.features"):
+            return features(
+                budget=budget,
+                costs=cluster.costs,
+                fit=pack.fit_fraction(cluster, budget, count=self.count, costs=cluster.costs),
+                sessions=[note.session for note in cluster.notes],
+                vectors=self.embed([note.text for note in cluster.notes]),
+                types=query_type(cluster.query),
+            )
+
     def _choose(
         self, x: NDArray[np.float64], budget: int, available: tuple[str, ...], exclude: Collection[str], *, model: bool
     ) -> Decision:
         if exclude and model and self.router.ladder is not None:
             free = self.router.decide(x, budget=budget, available=available)
-            rung = next((name for name in free.order if name not in exclude), None)
+            rungs = (*free.order, *self._strangers(available))
+            rung = next((name for name in rungs if name not in exclude), None)
             if rung is not None:
                 return _climbed(free, rung)
         known = set(self.router.actions)  # a router can put in order what it knows; for the safe action one is enough
@@ -332,11 +363,13 @@ class Memory:
         rung = next_rung(available, exclude)
         return _named(self.router.decide(x, budget=budget), rung, f"{rung}: the next after {', '.join(exclude)}")
 
+    def _strangers(self, available: Iterable[str]) -> tuple[str, ...]:
+        """The caller's own actions that the router does not know; they come after the end of its ladder."""
+        return tuple(name for name in available if name not in self.router.actions and name not in LADDER)
+
     def _told(self, decision: Decision) -> Decision:
         """The decision, not certified and with a warning where this memory is not what its router learned on."""
-        if not self._differs:
-            return decision
-        return replace(decision, certified=False, warnings=decision.warnings + self._differs)
+        return self._strange.told(decision)
 
     def _recall(self, cluster: Cluster, decision: Decision, exclude: tuple[str, ...], started: float) -> Recall:
         safe = partial(self._safe_action, cluster, decision.budget, (*exclude, decision.action))
@@ -409,12 +442,11 @@ class Memory:
         order = decision.order  # empty where the router has no ladder: then every action may have its turn
         if order:
             decision = _climbed(decision, order[0])
-        if self._reads_otherwise:
-            decision = replace(decision, certified=False, warnings=decision.warnings + self._reads_otherwise)
+        decision = self._strange_reader.told(decision)
         recall: Recall | None = self._recall(cluster, decision, (), started)
         rungs: list[Rung] = []
         while recall is not None:
-            rungs.append(self._look(recall))
+            rungs.append(self._look(recall, cluster))
             if seen is not None:
                 seen(rungs[-1])
             spent = sum((rung.usage for rung in rungs), Usage())
@@ -422,21 +454,23 @@ class Memory:
                 break
             if isinstance(rungs[-1].error, AuthError):
                 break  # a key that was refused is refused at every look
-            if order and set(order) <= set(recall.tried):
+            if order and {*order, *self._strangers(usable(self.chat))} <= set(recall.tried):
                 break  # the ladder ends here: it learned that no further look pays
             recall = self._next(cluster, budget, recall.tried)
         return concluded(question, rungs)
 
-    def _look(self, recall: Recall) -> Rung:
+    def _look(self, recall: Recall, cluster: Cluster) -> Rung:
         """What the reader says to the recalled text; a text that it has read before is answered from the cache."""
         if not recall.text:
             return Rung(recall, "", True, recall.usage)
         assert self.chat is not None
         meter = Meter(self.chat)
         about = [source.id for source in recall.sources]
-        reader = CachedChat(meter, self.store, f"answer-{ANSWER_PROMPTS}", about=about)
+        owned = owners(note for note in cluster.notes if note.id in about)
+        reader = CachedChat(meter, self.store, f"answer-{ANSWER_PROMPTS}", about=about, owned=owned)
         try:
-            (reply,) = reader([reader_prompt(recall.query, recall.text, logprobs=False)])
+            with span("retcon.read"):
+                (reply,) = reader([reader_prompt(recall.query, recall.text, logprobs=False)])
         except ModelError as error:
             reply = error
         if isinstance(reply, ModelError):
@@ -585,9 +619,9 @@ def _key(model: object, given: str | None) -> str | None:
     return os.environ.get("RETCON_API_KEY") or fitting
 
 
-def _router(given: Router | str | os.PathLike[str] | None) -> Router:
+def _router(given: Router | str | os.PathLike[str] | None, *, writes: bool) -> Router:
     if given is None:
-        return default_router()
+        return default_router(writes=writes)
     return given if isinstance(given, Router) else Router.load(given)
 
 

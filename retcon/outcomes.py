@@ -232,6 +232,8 @@ class Panel:
         """The panel with these features alone, for a router that shall look at no others."""
         if missing := [name for name in names if name not in self.features]:
             raise InputError(f"the outcomes have no feature {missing[0]!r}; they have {', '.join(self.features)}")
+        if not names:
+            raise InputError("a router needs a feature to look at")
         return replace(self, features=tuple(names), x=self.x[:, :, [self.features.index(name) for name in names]])
 
 

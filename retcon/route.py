@@ -5,8 +5,9 @@ budget. The best replacing action o+ has the advantage s = mu(o+) - mu(retain). 
 iff s > 0; a calibrated one iff s >= tau of its budget. Everything else retains. Serving needs nothing more: the code
 that fits and calibrates routers is never imported here.
 
-A router may carry a ladder: orders in which to try actions when the reader finds no answer, with a linear response per
-order. And it may carry a certificate: what its thresholds promise, and on what configuration.
+A learned router may follow fit: where every candidate note fits it retains, where none does it replaces, whatever it
+predicts. It may carry a ladder: orders in which to try actions when the reader finds no answer, with a linear response
+per order. And it may carry a certificate: what its thresholds promise, and on what configuration.
 """
 
 from __future__ import annotations
@@ -41,8 +42,11 @@ LARGEST_BUDGET = 1 << 53
 TIED = 12  # decimals of an order's worth that count: orders closer than that are equals
 _NEEDED = frozenset(("format", "name", "actions", "features", "weights", "intercepts"))
 _OPTIONAL = frozenset(
-    ("kind", "thresholds", "budgets", "embedder", "counter", "reasons", "provenance", "ladder", "certificate")
-)
+    (
+        "kind", "thresholds", "budgets", "embedder", "counter", "reasons", "provenance", "fit_rules", "ladder",
+        "certificate",
+    )
+)  # fmt: skip
 _SPEAKABLE = frozenset((*FEATURES, "tokens", "fitting", "percent"))  # the $names a reason may use
 
 
@@ -133,6 +137,7 @@ class Router:
     counter: str | None = None  # what tokens were counted with
     reasons: Mapping[str, str] = field(default_factory=dict)  # action -> own sentence with $names
     provenance: Mapping[str, Any] = field(default_factory=dict)  # what it was learned from; CONFIGURATION is compared
+    fit_rules: bool = False  # retain where every candidate fits, replace where none does, whatever is predicted
     ladder: Ladder | None = None
     certificate: Mapping[str, Any] | None = None  # alpha, delta, and per budget the bound on harm that was found
 
@@ -161,7 +166,9 @@ class Router:
         others = [action for action in left if action != RETAIN]
         best = max(others, key=mu.__getitem__) if others else RETAIN  # max keeps the first of equals
         advantage, tau = mu[best] - mu[RETAIN], self.threshold(budget)
-        replaces = RETAIN not in left or (bool(others) and self._accepts(advantage, tau))
+        ruled = self.ruled(seen)
+        accepts = self._accepts(advantage, tau) if ruled is None else ruled
+        replaces = RETAIN not in left or (bool(others) and accepts)
         decision = Decision(
             action=best if replaces else RETAIN,
             utilities={action: mu[action] for action in left},
@@ -173,9 +180,26 @@ class Router:
             budget=budget,
             extrapolated=extrapolated,
             certified=self._certifies(budget, left),
-            order=() if self.ladder is None else self.ladder.order(seen, budget=budget, available=available),
+            order=self._order(seen, budget, available, whole=ruled is False),
         )
         return replace(decision, reason=_reason(self, decision, best))
+
+    def ruled(self, x: Sequence[float]) -> bool | None:
+        """Whether fit alone says to replace (no note fits) or not to (all do); None where it is left to prediction."""
+        notes, fit = x[_PLACE["notes"]], x[_PLACE["fit"]]
+        if not self.fit_rules or (notes and 0 < fit < 1):
+            return None
+        return bool(notes) and fit <= 0
+
+    def _order(
+        self, x: Sequence[float], budget: int, available: tuple[str, ...] | None, *, whole: bool
+    ) -> tuple[str, ...]:
+        """The rungs of the ladder, from retain upwards where everything fits; none without a ladder."""
+        if self.ladder is None:
+            return ()
+        order = self.ladder.order(x, budget=budget, available=available)
+        first = (RETAIN,) if whole and (available is None or RETAIN in available) else ()
+        return (*first, *(action for action in order if action not in first))
 
     def utilities(self, x: Sequence[float]) -> dict[str, float]:
         """mu of every action for one finite feature vector in the order of `FEATURES`."""
@@ -211,6 +235,8 @@ class Router:
         """Whether the certificate speaks of this: a certified budget and threshold, and the very actions it knew."""
         if self.certificate is None or budget not in self.thresholds or len(left) < len(self.actions):
             return False
+        if self.fit_rules and self.thresholds[budget] == math.inf:
+            return False  # nothing qualified, and yet it replaces where no note fits
         found = self.certificate["budgets"].get(str(budget))
         return found is not None and found["tau"] == _or_null(self.thresholds[budget])
 
@@ -237,7 +263,9 @@ class Router:
 
     @classmethod
     def load(cls, source: str | PathLike[str] | Mapping[str, Any]) -> Router:
-        """The router in a JSON file, or in a dict of the same shape."""
+        """The router in a JSON file, in a dict of the same shape, or that ships under this name (`SHIPPED`)."""
+        if isinstance(source, str) and source in SHIPPED:
+            return shipped(source)
         return cls.from_dict(source if isinstance(source, Mapping) else _read(Path(source)))
 
     @classmethod
@@ -261,6 +289,7 @@ class Router:
                 counter=plain.get("counter"),
                 reasons=dict(plain.get("reasons", {})),
                 provenance=dict(plain.get("provenance", {})),
+                fit_rules=_flag(plain.get("fit_rules", False)),
                 ladder=None if plain.get("ladder") is None else Ladder.from_dict(plain["ladder"]),
                 certificate=None if plain.get("certificate") is None else dict(plain["certificate"]),
             )
@@ -283,6 +312,7 @@ class Router:
             "counter": self.counter,
             "reasons": dict(self.reasons),
             "provenance": dict(self.provenance),
+            "fit_rules": self.fit_rules,
             "ladder": None if self.ladder is None else self.ladder.to_dict(),
             "certificate": None if self.certificate is None else dict(self.certificate),
         }
@@ -296,10 +326,22 @@ class Router:
         Path(path).write_text(text + "\n", encoding="ascii", newline="\n")
 
 
-@lru_cache(maxsize=1)
-def default_router() -> Router:
-    """The router that ships: the evidence-fit rule, which retains iff every candidate note fits."""
-    return Router.from_dict(_parse(Path(__file__).with_name("routers").joinpath("evidence-fit.json").read_bytes()))
+# Those that ship. "-free" knows only actions that no model writes. The two of LoCoMo are learned from data under
+# CC BY-NC 4.0, and say so; the others are free of it.
+SHIPPED = ("evidence-fit", "longmemeval", "longmemeval-free", "locomo", "locomo-free")
+
+
+@lru_cache(maxsize=len(SHIPPED))
+def shipped(name: str) -> Router:
+    """A router that comes with retcon."""
+    if name not in SHIPPED:
+        raise RouterError(f"no router {name!r} ships with retcon; there are {', '.join(SHIPPED)}")
+    return Router.from_dict(_parse(Path(__file__).with_name("routers").joinpath(f"{name}.json").read_bytes()))
+
+
+def default_router(*, writes: bool = False) -> Router:
+    """The router of a memory that was given none: learned on LongMemEval, with actions a model writes or without."""
+    return shipped("longmemeval" if writes else "longmemeval-free")
 
 
 # Reasons: one plain sentence, in which a rule is called a rule.
@@ -318,6 +360,8 @@ def _because(router: Router, decision: Decision, best: str) -> str:
         return "the only action left"
     if RETAIN not in left:
         return _best_of_rest(router, decision)
+    if (ruled := router.ruled(tuple(decision.features.values()))) is not None:
+        return _by_fit(decision, best, ruled)
     if decision.action in router.reasons:
         return Template(router.reasons[decision.action]).substitute(_spoken(decision))
     return _compared(router, decision, best)
@@ -342,6 +386,15 @@ def _compared(router: Router, decision: Decision, best: str) -> str:
         return f"{scores} at {decision.budget} tokens, and {rule}"
     side = "below" if keeps else "at least"
     return f"{scores}, advantage {advantage} is {side} the threshold {tau} at {decision.budget} tokens"
+
+
+def _by_fit(decision: Decision, best: str, replaces: bool) -> str:
+    notes, room = round(decision.features["notes"]), f"in {decision.budget} tokens"
+    if replaces:
+        none = "the one candidate note does not fit" if notes == 1 else f"none of {notes} candidate notes fits"
+        return f"{none} {room}, and {best} is the best of the others"
+    every = "the one candidate note fits" if notes == 1 else f"all {notes} candidate notes fit"
+    return f"{every} {room}, so nothing needs to be replaced"
 
 
 def _beyond(router: Router, decision: Decision) -> str:
@@ -513,6 +566,12 @@ def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{str(value)[:40]!r} is not a number")
     return float(value)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is not true or false")
+    return value
 
 
 def _list(value: Any) -> Sequence[Any]:

@@ -52,6 +52,7 @@ class Both(FakeChat):
 
 
 def remembering(chat: Any, **options: Any) -> Memory:
+    options = {"router": "evidence-fit"} | options  # no ladder of its own: every action has its turn
     memory = Memory(":memory:", model=chat, now=fixed_clock, new_id=counted_ids(), **options)
     for number, (text, day) in enumerate(STORY):
         memory.add(text, id=f"s{number}", speaker="ann", timestamp=day)

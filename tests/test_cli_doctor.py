@@ -30,7 +30,7 @@ def test_doctor_says_what_is_configured(cats: Path) -> None:
         sqlite3.sqlite_version,
         "3 notes, 2 scopes",
         "quick check ok",
-        "evidence-fit",
+        "longmemeval-free, learned",
         "ready",
     ):
         assert word in shown
@@ -67,7 +67,9 @@ def test_doctor_knows_every_extra_of_the_package(db: Path) -> None:
     assert set(EXTRAS) == set(project["optional-dependencies"]) - {"dev"}
     for name, (_, modules) in EXTRAS.items():
         wanted = {re.split(r"[>=<\[]", item)[0].replace("-", "_") for item in project["optional-dependencies"][name]}
-        assert set(modules) == {{"scikit_learn": "sklearn"}.get(each, each) for each in wanted}
+        assert set(modules) == {
+            {"scikit_learn": "sklearn", "opentelemetry_api": "opentelemetry"}.get(each, each) for each in wanted
+        }
 
 
 def test_doctor_names_the_install_line_of_what_is_missing(db: Path) -> None:

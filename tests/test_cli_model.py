@@ -47,6 +47,9 @@ def model(*, writes: str = RECORD, reads: Callable[[str], str] = lambda content:
     return behave
 
 
+RULE = ("--router", "evidence-fit")  # no ladder of its own: every action has its turn
+
+
 @pytest.fixture
 def vet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store whose notes do not all fit 48 tokens, in a folder of its own, and no variable of ours set but a key."""
@@ -70,7 +73,7 @@ def server() -> Iterator[Server]:
 
 
 def at(server: Server) -> tuple[str, ...]:
-    return ("--model", server.base, "--model-name", "m")
+    return ("--model", server.base, "--model-name", "m", *RULE)
 
 
 def merged(server: Server, *more: str) -> tuple[str, ...]:
@@ -143,7 +146,7 @@ def test_text_alone_is_the_record(vet: Path, server: Server) -> None:
 
 
 def test_recall_without_a_generative_action_does_not_call(vet: Path, server: Server) -> None:
-    plain = document("recall", QUESTION, "-b", "48")
+    plain = document("recall", QUESTION, "-b", "48", *RULE)
     assert document("recall", QUESTION, "-b", "48", *at(server)) | {"usage": 0} == plain | {"usage": 0}
     assert document("decide", QUESTION, "-b", "48", *at(server))["action"] == plain["action"]
     assert server.seen == []

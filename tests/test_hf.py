@@ -179,6 +179,7 @@ def test_a_cache_with_room_is_not_moved_at_a_step() -> None:
     assert grown.get_seq_length() == 6
 
 
+@needs_torch
 def test_a_sample_depends_on_its_seed_and_not_on_its_batch(model: HfChat) -> None:
     warm = [ask("abc", 10, temperature=1.0, seed=seed) for seed in range(4)]
     alone = [each(model, [one])[0].text for one in warm]

@@ -47,7 +47,7 @@ def obeying(ask: Ask) -> str:
 
 
 def remembering(model: Chat, *hostile: str, guard: str = "warn") -> Memory:
-    memory = Memory(":memory:", model=model, now=fixed_clock, guard=guard)  # type: ignore[arg-type]
+    memory = Memory(":memory:", router="evidence-fit", model=model, now=fixed_clock, guard=guard)  # type: ignore[arg-type]
     for number, text in enumerate((*PLAIN, *hostile)):
         memory.add(text, id=f"n{number}", speaker="ann", timestamp=f"2026-05-{10 + number}")
     return memory

@@ -43,6 +43,7 @@ DOUBTFUL = "Pixel's check-up costs 9999 pounds."
 
 def remembering(chat: Chat | None = None, path: Path | str = ":memory:", **options: Any) -> Memory:
     """A memory with the story in it."""
+    options = {"router": "evidence-fit"} | options
     memory = Memory(path, model=chat, now=fixed_clock, new_id=counted_ids(), **options)
     for number, (text, day) in enumerate(STORY):
         memory.add(text, id=f"s{number}", speaker="ann", timestamp=day, session="s")

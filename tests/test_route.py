@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from retcon.errors import InputError, RouterError
 from retcon.features import FEATURES
-from retcon.route import LARGEST_FILE, Router, default_router
+from retcon.route import LARGEST_FILE, SHIPPED, Router, default_router, shipped
 
 ROOT = Path(__file__).resolve().parents[1]
 ACTIONS = ("retain", "extract", "merge", "abstract")
@@ -233,34 +233,112 @@ def test_utilities_that_overflow_are_an_error() -> None:
         router.decide(x(budget=1e3, fit=1e3), budget=64)
 
 
-# The default
+# What ships
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_what_ships_is_loaded_once_by_its_name_and_its_file_is_in_saved_form(name: str, tmp_path: Path) -> None:
+    router = shipped(name)
+    assert router is shipped(name) is Router.load(name)
+    assert router.name == name
+    router.save(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == (ROOT / "retcon" / "routers" / f"{name}.json").read_bytes()
+    with pytest.raises(RouterError, match="no router 'nope' ships"):
+        shipped("nope")
+
+
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name != "evidence-fit"])
+def test_a_learned_one_that_ships_says_what_it_stands_on(name: str) -> None:
+    router = shipped(name)
+    assert router.kind == "learned"
+    assert router.actions[0] == "retain"
+    assert set(router.actions) == (
+        {"retain", "extract"} if "free" in name else {"retain", "extract", "merge", "abstract", "hybrid"}
+    )
+    assert router.ladder is not None
+    assert {action for order in router.ladder.orders for action in order} <= set(router.actions)
+    assert ("NC" in router.provenance["license"]) == ("locomo" in name)
+    assert router.provenance["dataset"] == ("locomo" if "locomo" in name else "longmemeval-pool")
+    assert router.certificate is not None
+    for budget, found in router.certificate["budgets"].items():
+        assert found["bound"] <= 0.05
+        assert router.thresholds[int(budget)] == found["tau"]
+
+
+@pytest.mark.parametrize(("name", "free"), [("longmemeval", True), ("locomo", False)])
+def test_a_learned_one_that_ships_comes_of_the_rows_that_are_published(name: str, free: bool) -> None:
+    pytest.importorskip("pyarrow")
+    from bench import ship
+
+    assert ship.router(name, free=free).to_dict() == shipped(f"{name}-free" if free else name).to_dict()
+
+
+def test_the_default_writes_only_where_a_model_does() -> None:
+    assert default_router().name == "longmemeval-free"
+    assert default_router(writes=True).name == "longmemeval"
+
+
+@given(st.sampled_from([name for name in SHIPPED if name != "evidence-fit"]), st.data())
+def test_where_fit_rules_it_has_the_last_word(name: str, data: st.DataObject) -> None:
+    notes = data.draw(st.integers(1, 200))
+    fitting = data.draw(st.integers(0, notes))
+    budget = data.draw(st.integers(1, 4096))
+    seen = x(notes=notes, fit=fitting / notes, budget=budget / 512, temporal=data.draw(st.floats(0, 1)))
+    decision = shipped(name).decide(seen, budget=budget)
+    if fitting == notes:
+        assert decision.action == "retain"
+        assert decision.order[0] == "retain"
+        assert "fits in" in decision.reason or "fit in" in decision.reason
+    elif fitting == 0:
+        assert decision.action != "retain"
+        assert "fits in" in decision.reason or "does not fit" in decision.reason
+    else:
+        assert "predicted" in decision.reason
+    assert sorted(set(decision.order)) == sorted(decision.order)
+
+
+def test_fit_rules_leave_what_is_excluded_alone() -> None:
+    router = dataclasses.replace(constant({"retain": 0.1, "merge": 0.9, "abstract": 0.8}), fit_rules=True)
+    whole = x(notes=3, fit=1.0)
+    assert router.decide(whole, budget=64).action == "retain"
+    assert router.decide(whole, budget=64, exclude=["retain"]).action == "merge"
+    assert dataclasses.replace(router, fit_rules=False).decide(whole, budget=64).action == "merge"
+    nothing = dataclasses.replace(constant({"retain": 0.9, "merge": 0.1}), fit_rules=True)
+    assert nothing.decide(x(notes=3, fit=0.0), budget=64).action == "merge"
+    assert nothing.decide(x(notes=3, fit=0.0), budget=64, available=["retain"]).action == "retain"
+    assert nothing.decide(x(notes=0, fit=0.0), budget=64).action == "retain"
+
+
+def test_a_certificate_does_not_hold_where_fit_replaces_although_nothing_qualified() -> None:
+    router = dataclasses.replace(
+        constant({"retain": 0.5, "merge": 0.1}), thresholds={64: math.inf}, fit_rules=True,
+        certificate={"alpha": 0.05, "delta": 0.1, "budgets": {"64": {"tau": None}}},
+    )  # fmt: skip
+    assert not router.decide(x(notes=3, fit=0.0), budget=64).certified
+    assert dataclasses.replace(router, fit_rules=False).decide(x(notes=3, fit=0.5), budget=64).certified
+
+
+# The rule
 
 
 @given(st.integers(1, 200), st.integers(0, 200), st.integers(0, 4096))
-def test_the_default_retains_iff_everything_fits(notes: int, fitting: int, budget: int) -> None:
+def test_the_rule_retains_iff_everything_fits(notes: int, fitting: int, budget: int) -> None:
     assume(fitting <= notes)
-    decision = default_router().decide(x(notes=notes, fit=fitting / notes), budget=budget)
+    decision = shipped("evidence-fit").decide(x(notes=notes, fit=fitting / notes), budget=budget)
     assert decision.action == ("retain" if fitting == notes else "extract")
     assert decision.reason.endswith("(by rule, not learned)")
     counted = f"only {fitting} of {notes} candidate notes fit in {budget} tokens"
     assert (f"all {notes} candidate notes fit" if fitting == notes else counted) in decision.reason
 
 
-def test_the_default_gives_its_reason_in_numbers() -> None:
-    assert default_router().decide(x(notes=20, fit=0.15), budget=64).reason == (
+def test_the_rule_gives_its_reason_in_numbers() -> None:
+    rule = shipped("evidence-fit")
+    assert rule.decide(x(notes=20, fit=0.15), budget=64).reason == (
         "extract: only 3 of 20 candidate notes fit in 64 tokens (15 %), so verbatim sentences cover more than whole "
         "notes (by rule, not learned)"
     )
-    assert "(99 %)" in default_router().decide(x(notes=200, fit=199 / 200), budget=64).reason
-    assert "no candidate notes" in default_router().decide(x(notes=0, fit=1.0), budget=64).reason
-
-
-def test_the_default_is_loaded_once_and_its_file_is_in_saved_form(tmp_path: Path) -> None:
-    assert default_router() is default_router()
-    default_router().save(tmp_path / "again.json")
-    shipped = ROOT / "retcon" / "routers" / "evidence-fit.json"
-    assert (tmp_path / "again.json").read_bytes() == shipped.read_bytes()
-    assert default_router().kind == "rule"
+    assert "(99 %)" in rule.decide(x(notes=200, fit=199 / 200), budget=64).reason
+    assert "no candidate notes" in rule.decide(x(notes=0, fit=1.0), budget=64).reason
 
 
 # Reasons

@@ -102,6 +102,14 @@ def fit(
     budgets: Budgets = None,
     group: Grouping = "question",
     estimator: Estimator = "ridge",
+    features: Annotated[
+        str | None,
+        typer.Option("--features", metavar="A,B,C", help="What it may look at, as budget,fit; all if not said."),
+    ] = None,
+    fit_rules: Annotated[
+        bool,
+        typer.Option("--fit-rules", help="Retain where every note fits, replace where none does, in any case."),
+    ] = False,
     ladder: Annotated[
         bool, typer.Option("--ladder/--no-ladder", help="Learn the order of second looks where abstentions are known.")
     ] = True,
@@ -124,9 +132,12 @@ def fit(
     rows, panel = panel_of(
         file, dataset=dataset, setting=setting, fold=fold, actions=actions, judge=judge, budgets=budgets
     )
+    if features is not None:
+        panel = panel.with_features(names(features) or [])
     router = learn.fit_router(
         rows, panel, name=name or output.stem, estimator=estimator, group=group, seed=seed, ladder=ladder,
-        call_price=call_price, token_price=token_price, about=opt.metadata(about, "--about") or {},
+        call_price=call_price, token_price=token_price, fit_rules=fit_rules,
+        about=opt.metadata(about, "--about") or {},
     )  # fmt: skip
     save(router, output)
     if as_json:

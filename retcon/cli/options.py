@@ -72,7 +72,9 @@ Exclude = Annotated[
     list[str] | None,
     typer.Option("--exclude", metavar="NAME", help="Leave it out. Repeatable.", autocompletion=_actions),
 ]
-RouterFile = Annotated[str | None, typer.Option("--router", metavar="FILE", help="A router's JSON file.")]
+RouterFile = Annotated[
+    str | None, typer.Option("--router", metavar="FILE", help="A router's JSON file, or the name of one that ships.")
+]
 CounterName = Annotated[
     str | None,
     typer.Option("--counter", metavar="NAME", help=f"One of {', '.join(KNOWN)}.", autocompletion=lambda: [*KNOWN]),
