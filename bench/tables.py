@@ -22,10 +22,12 @@ from typing import Any
 from bench import ROOT
 from bench.certificate import table as certificate_table
 from bench.fidelity import table as fidelity_table
+from bench.gate import table as gate_table
 from bench.ladders import table as ladder_table
 from bench.operators import table as operator_table
 from bench.pilot import tables as pilot_tables
 from bench.retrieval import table as retrieval_table
+from bench.shown import tables as shown_tables
 from bench.speed.report import section as speed_section
 from bench.speed.report import table as speed_goals
 from bench.stats import table as stats_table
@@ -96,7 +98,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "stats": lambda: stats_table(_results("stats")),
     "certificate": lambda: certificate_table(_results("certificate")),
     "transcript": _transcript,
-} | {f"pilot-{name}": partial(_pilot, f"pilot-{name}") for name in PILOT}
+    "gate": lambda: gate_table(_results("gate")),
+    **{f"pilot-{name}": partial(_pilot, f"pilot-{name}") for name in PILOT},
+    **shown_tables(),
+}
 
 
 def pages() -> list[Path]:

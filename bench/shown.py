@@ -1,0 +1,703 @@
+"""The results of gate, findings, across and judges as the tables of the docs, and the two figures of docs/results.md.
+
+    python -m bench.shown --out bench/results/figures
+
+`bench.tables` puts the tables into the pages. Every line stands under both judges; a line of the paper is marked so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench import ROOT
+from bench.across import ONE_ORDER, SHOWN
+from bench.findings import AGNOSTIC, CONTROLLED, PRESPECIFIED, falls
+from bench.gate import ALPHA, CAPPED, JUDGES, RIVALS, SHIPPED
+from bench.judges import ACTIONS, HOW, NAMES
+from retcon.crossfit import REFERENCE, TWICE, VOTE
+from retcon.stats import Estimate
+from retcon.study import published
+from retcon.study.drawing import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    VERMILLION,
+    Colour,
+    budget_axis,
+    dots,
+    drawn,
+    percent,
+    points,
+    rule,
+)
+from retcon.study.published import bracket, change, number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+import numpy as np
+
+RESULTS = ROOT / "bench" / "results"
+FIRST, SECOND = JUDGES
+RUNS = {
+    "longmemeval-controlled": "LongMemEval, evidence given", "locomo-controlled": "LoCoMo, evidence given",
+    "longmemeval-small": "LongMemEval, evidence given, 0.5B reader", "locomo-history": "LoCoMo, full history",
+    "locomo-rewrite": "LoCoMo, full history, 100 questions", "locomo-product": "LoCoMo, as `Memory` does",
+    "pool-product": "LongMemEval's pool, as `Memory` does",
+}  # fmt: skip
+PAPER_GAINS = {"longmemeval-controlled": published.OPERATORSTATS, "locomo-controlled": published.LOCOMOSTATS}
+PAPER_POLICIES = {
+    "retention": "Retention", "training-selected operator": "Training-selected fixed operator",
+    "evidence-fit rule": "Evidence-fit rule", "k-NN": "k-NN utility router", "direct": "Direct utility",
+    "calibrated": "Calibrated-safe",
+}  # fmt: skip
+SELECTED = "selected action"  # "best fixed action", as the pages call it
+
+
+def load(name: str) -> Any:
+    """A committed result."""
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def titled(title: str, width: int) -> list[str]:
+    """A line that names what follows."""
+    return [f"*{title}*", *[""] * (width - 1)]
+
+
+def gained(found: Mapping[str, Any] | None) -> str:
+    """A difference with its interval."""
+    return "" if found is None else change(found["mean"], found["low"], found["high"])
+
+
+def ranged(found: Mapping[str, Any]) -> str:
+    """A share with its interval."""
+    return f"{number(found['rate'])} {bracket(found['low'], found['high'], signed=False)}"
+
+
+def named(policy: str) -> str:
+    """A policy as the pages call it."""
+    return policy.replace("best fixed action", SELECTED).replace("best fixed", SELECTED)
+
+
+def short(action: str) -> str:
+    """An action as the pages call it."""
+    return action.replace("-agnostic", ", agnostic")
+
+
+def runs_table(found: Mapping[str, Any], gate: Mapping[str, Any]) -> str:
+    """What was asked: a line a run, the gate's questions beside those that it was prepared on."""
+    head = ("run", "data", "protocol", "questions", "budgets", "actions", "realizations", "outcomes")
+    kept = gate["judges"][FIRST]["parts"]["gate"]
+    rows = []
+    for run in found["runs"]:
+        cells = len(run["budgets"]) * run["actions"] * run["realizations"]
+        apart = kept if run["run"] == "locomo-product" else 0
+        asked = f"{run['questions']} + {apart} of the gate" if apart else str(run["questions"] or "not made")
+        rows.append((
+            f"`{run['run']}`", run["data"], run["protocol"], asked, ", ".join(map(str, run["budgets"])),
+            str(run["actions"]), str(run["realizations"]), f"{run['outcomes'] + apart * cells:,}",
+        ))  # fmt: skip
+    total = sum(run["outcomes"] for run in found["runs"]) + kept * 4 * 5
+    return grid(head, [*rows, ("all", *[""] * 6, f"{total:,}")])
+
+
+# -- crossover ---------------------------------------------------------------------------------------------------------
+
+
+def crossover_table(found: Mapping[str, Any]) -> str:
+    """The prespecified operator against retention at every budget, the paper's gain beside it."""
+    head = (
+        "budget", "all evidence fits", "retention", "Abstract", "gain", "by conversation", "helped/harmed",
+        "gain, strict judge", "by conversation", "gain in the paper",
+    )  # fmt: skip
+    rows: list[Sequence[str]] = []
+    for run in CONTROLLED:
+        first, second = (found["judges"][judge]["crossovers"][run] for judge in JUDGES)
+        rows.append(titled(f"{RUNS[run]}, {first['questions']} questions", len(head)))
+        theirs = {row["budget"]: row for row in _published(run, PRESPECIFIED)}
+        for one, two, fits in zip(_of(first, PRESPECIFIED), _of(second, PRESPECIFIED), first["full_fit"], strict=True):
+            paper = gained(_mean(theirs.get(one["budget"])))
+            rows.append((
+                str(one["budget"]), number(fits), number(one["retention"]), number(one["accuracy"]),
+                gained(one["by_question"]), gained(one.get("by_conversation")), f"{one['helped']}/{one['harmed']}",
+                gained(two["by_question"]), gained(two.get("by_conversation")), paper,
+            ))  # fmt: skip
+    return grid(head, rows)
+
+
+def _of(study: Mapping[str, Any], action: str) -> list[Mapping[str, Any]]:
+    return [row for row in study["gains"] if row["action"] == action]
+
+
+def _published(run: str, action: str) -> list[Mapping[str, Any]]:
+    rows = PAPER_GAINS[run].rows if run in PAPER_GAINS else ()
+    return [row for row in rows if row["operator"] == action.removesuffix("-agnostic")]
+
+
+def _mean(row: Mapping[str, Any] | None) -> dict[str, float] | None:
+    return None if row is None else {"mean": row["gain"], "low": row["low"], "high": row["high"]}
+
+
+def zero_table(found: Mapping[str, Any]) -> str:
+    """Where each of the paper's operators stops gaining over retention."""
+    head = (
+        "operator", "tokens", "by conversation", "resamples without a zero", "share that fits whole there",
+        "tokens, strict judge", "in the paper",
+    )  # fmt: skip
+    rows: list[Sequence[str]] = []
+    for run in CONTROLLED:
+        first, second = (found["judges"][judge]["crossovers"][run] for judge in JUDGES)
+        rows.append(titled(RUNS[run], len(head)))
+        for action in AGNOSTIC:
+            one, two = first["crossover"][action], second["crossover"][action]
+            fits = one["by_question"]["full_fit"]
+            rows.append((
+                short(action), _at(one["by_question"], first["budgets"]),
+                _at(one.get("by_conversation"), first["budgets"]), _share(one["by_question"]["no_zero"]),
+                "" if fits["share"] is None else ranged({**fits, "rate": fits["share"]}),
+                _at(two["by_question"], second["budgets"]), _zero(_published(run, action)),
+            ))  # fmt: skip
+    return grid(head, rows)
+
+
+def _at(turn: Mapping[str, Any] | None, budgets: Sequence[int]) -> str:
+    """A budget with its interval; an end that lies outside the budgets is called so."""
+    if turn is None:
+        return ""
+    if turn["side"] != "inside":
+        return f"above {budgets[-1]}" if turn["side"] == "above" else f"below {budgets[0]}"
+    low = f"under {budgets[0]}" if turn["low"] is None else f"{turn['low']:.0f}"
+    high = f"over {budgets[-1]}" if turn["high"] is None else f"{turn['high']:.0f}"
+    return f"{turn['budget']:.0f} [{low}, {high}]"
+
+
+def _zero(rows: Sequence[Mapping[str, Any]]) -> str:
+    if not rows:
+        return ""
+    places = np.log2([[row["budget"] for row in rows]])
+    place = falls(places, np.array([[row["gain"] for row in rows]]))[0]
+    return "" if np.isnan(place) else f"{2**place:.0f}"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+# -- operators against operators ---------------------------------------------------------------------------------------
+
+
+def pairs_table(found: Mapping[str, Any], which: str) -> str:
+    """Differences at the first and last budget and over all, under both judges."""
+    runs = found["judges"][FIRST]["operators"]
+    head = ("pair", "smallest budget", "2nd", "3rd", "largest", "mean", "by conversation", "mean, strict judge")
+    rows: list[Sequence[str]] = []
+    for run, parts in runs.items():
+        budgets = list(parts[which][0]["budgets"])
+        rows.append(titled(f"{RUNS[run]}: {', '.join(budgets)} tokens", len(head)))
+        others = found["judges"][SECOND]["operators"][run][which]
+        for one, two in zip(parts[which], others, strict=True):
+            rows.append((
+                f"{short(one['first'])} - {short(one['second'])}",
+                *(gained(one["budgets"][budget]["by_question"]) for budget in budgets),
+                gained(one["mean"]["by_question"]), gained(one["mean"].get("by_conversation")),
+                gained(two["mean"]["by_question"]),
+            ))  # fmt: skip
+    return grid(head, rows)
+
+
+def history_table(found: Mapping[str, Any]) -> str:
+    """Every action after a retriever, against retention."""
+    first, second = (found["judges"][judge]["history"] for judge in JUDGES)
+    budgets = first["locomo-history"]["budgets"]
+    head = ("action", *(f"{b} tokens: accuracy, gain" for b in budgets), *(f"gain at {b}, strict" for b in budgets))
+    rows: list[Sequence[str]] = []
+    for run, study in first.items():
+        retained = {row["budget"]: number(row["retention"]) for row in study["gains"]}
+        rows += [titled(RUNS[run], len(head)), ["retain", *retained.values(), *[""] * len(budgets)]]
+        for action in dict.fromkeys(row["action"] for row in study["gains"]):
+            one, two = _of(study, action), _of(second[run], action)
+            rows.append((
+                short(action), *(f"{number(row['accuracy'])}, {gained(row['by_question'])}" for row in one),
+                *(gained(row["by_question"]) for row in two),
+            ))  # fmt: skip
+    return grid(head, rows)
+
+
+def realizations_table(found: Mapping[str, Any]) -> str:
+    """Gains averaged over three realizations, and of each alone."""
+    head = (
+        "operator",
+        "budget",
+        "gain, averaged",
+        "each alone",
+        "verdicts that differ",
+        "gain, strict judge",
+        "in the paper",
+    )
+    first, second = (found["judges"][judge]["realizations"] for judge in JUDGES)
+    rows = []
+    for one, two in zip(first["gains"], second["gains"], strict=True):
+        theirs = {row["budget"]: row for row in _published("longmemeval-controlled", one["action"])}
+        rows.append((
+            short(one["action"]), str(one["budget"]), gained(one["by_question"]),
+            ", ".join(number(value, signed=True) for value in one["single"]), _share(one["disagree"]),
+            gained(two["by_question"]), gained(_mean(theirs.get(one["budget"]))),
+        ))  # fmt: skip
+    return grid(head, rows)
+
+
+def unsupported_table(found: Mapping[str, Any]) -> str:
+    """Records with a claim that the guard finds in no source."""
+    runs = found["unsupported"]
+    actions = list(dict.fromkeys(action for parts in runs.values() for action in parts))
+    rows = [
+        [RUNS[run], *(ranged({**parts[a], "rate": parts[a]["mean"]}) if a in parts else "" for a in actions)]
+        for run, parts in runs.items()
+    ]
+    return grid(["run", *map(short, actions)], rows)
+
+
+# -- policies ----------------------------------------------------------------------------------------------------------
+
+
+def routing_table(found: Mapping[str, Any], keys: Sequence[str]) -> str:
+    """Every policy of some cross-fits, against the action selected on training questions."""
+    first, second = (found["judges"][judge]["routing"] for judge in JUDGES)
+    budgets = first[keys[0]]["budgets"]
+    head = (
+        "policy", *map(str, budgets), "mean", "against the selected action", "harmed", "calls", "mean, strict",
+        "against the selected action, strict", "in the paper",
+    )  # fmt: skip
+    rows: list[Sequence[str]] = []
+    for key in keys:
+        study = first[key]
+        actions = ", ".join(map(short, study["actions"]))
+        rows.append(titled(f"{RUNS[study['run']]}: {actions}; {study['repeats']} ways to deal the folds", len(head)))
+        others = {row["policy"]: row for row in second[key]["policies"]}
+        for row in study["policies"]:
+            theirs = _paper_policy(row["policy"]) if key == "longmemeval-paper" else ""
+            rows.append(_policy(row, others[row["policy"]], theirs))
+    return grid(head, rows)
+
+
+def _policy(row: Mapping[str, Any], other: Mapping[str, Any], theirs: str) -> list[str]:
+    return [
+        _bold(named(row["policy"])), *("" if value is None else number(value) for value in row["accuracy"]),
+        number(row["macro"]), gained(row["against"]), number(row["harm"]), f"{row['calls']:.2f}",
+        number(other["macro"]), gained(other["against"]), theirs,
+    ]  # fmt: skip
+
+
+def _paper_policy(policy: str) -> str:
+    name = PAPER_POLICIES.get(policy)
+    rows = [row for row in published.ROUTERBASELINES.rows if row["policy"] == name]
+    return ", ".join(number(row["accuracy"]) for row in rows)
+
+
+def _bold(policy: str) -> str:
+    return f"**{policy}**" if policy in ("direct", SHIPPED) else policy
+
+
+def across_table(found: Mapping[str, Any], choice: str) -> str:
+    """Policies learned on one benchmark and scored on the other."""
+    head = (
+        "policy", "eleven features", "against the selected action", "six features", "against the selected action",
+        "by conversation", "harmed", "calls", "six, strict judge", "against the selected action", "at home",
+    )  # fmt: skip
+    rows: list[Sequence[str]] = []
+    for way, parts in found["judges"][FIRST].items():
+        eleven, six = (_by_policy(parts[choice][size]) for size in ("eleven", "six"))
+        strict = _by_policy(found["judges"][SECOND][way][choice]["six"])
+        counts = parts[choice]["six"]
+        said = f"{way}: {counts['learned']} learned from, {counts['calibrated']} calibrate, {counts['scored']} scored"
+        rows.append(titled(said, len(head)))
+        for name in SHOWN:
+            if name not in (VOTE, "action oracle") or name in eleven:
+                rows.append(_across(name, eleven[name], six[name], strict[name]))
+    return grid(head, rows)
+
+
+def _by_policy(part: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {row["policy"]: row for row in part["policies"]}
+
+
+def _across(name: str, eleven: Mapping[str, Any], six: Mapping[str, Any], strict: Mapping[str, Any]) -> list[str]:
+    def against(row: Mapping[str, Any], how: str = "by_question") -> str:
+        return "" if row["against"] is None else gained(row["against"].get(how))
+
+    return [
+        _bold(named(name)), number(eleven["macro"]), against(eleven), number(six["macro"]), against(six),
+        against(six, "by_conversation"), number(six["harm"]), f"{six['calls']:.2f}", number(strict["macro"]),
+        against(strict), number(six["home"]),
+    ]  # fmt: skip
+
+
+def deals_table(found: Mapping[str, Any]) -> str:
+    """How much the luck of the split moves each policy."""
+    head = ("policy", "eleven features", "six features", "eleven, strict judge", "six, strict judge")
+    parts = [found["dealt_again"][judge][size] for judge in JUDGES for size in ("eleven", "six")]
+    return grid(head, [[named(name), *(_deal(part[name]) for part in parts)] for name in parts[0]])
+
+
+def _deal(part: Mapping[str, Any]) -> str:
+    return f"{number(part['mean'])} ({number(part['least'])} to {number(part['most'])})"
+
+
+# -- the gate ----------------------------------------------------------------------------------------------------------
+
+
+def harm_table(gate: Mapping[str, Any]) -> str:
+    """Harmed questions at each budget with exact intervals."""
+    budgets = gate["judges"][FIRST]["budgets"]
+    head = ("policy, judge", *(f"{budget} tokens" for budget in budgets))
+    rows = [
+        [f"{name}, {judge}", *(_harm(gate["judges"][judge]["harm"][name][str(budget)]) for budget in budgets)]
+        for judge in JUDGES
+        for name in (SHIPPED, "direct", "calibrated", CAPPED, "certified")
+    ]
+    return grid(head, rows)
+
+
+def _harm(part: Mapping[str, Any]) -> str:
+    text = f"{part['harmed']} of {part['n']}: {ranged(part)}"
+    return f"**{text}**" if part["high"] <= ALPHA else text
+
+
+def rivals_table(gate: Mapping[str, Any]) -> str:
+    """The ladder against other ways to spend as much."""
+    head = (
+        "ladder less",
+        "difference",
+        "by conversation",
+        "calls: ladder, rival",
+        "difference, strict judge",
+        "by conversation",
+    )
+    rows = []
+    for name in (REFERENCE, *RIVALS):
+        one, two = (
+            gate["judges"][j]["primary"] if name == REFERENCE else gate["judges"][j]["rivals"][name] for j in JUDGES
+        )
+        spent = ", ".join(f"{calls:.2f}" for calls in one["calls"])
+        only = "" if name != TWICE else " (32 to 128)"
+        rows.append((
+            named(name) + only, gained(one["by_question"]), gained(one["by_conversation"]), spent,
+            gained(two["by_question"]), gained(two["by_conversation"]),
+        ))  # fmt: skip
+    return grid(head, rows)
+
+
+BESIDE = {
+    "six_features": "six features (what ships)", "no_model": "no model writes: retain, extract",
+    "across": "learned on LongMemEval's pool", "across_no_model": "learned on LongMemEval's pool, no model writes",
+}  # fmt: skip
+
+
+def beside_table(gate: Mapping[str, Any]) -> str:
+    """What the addendum asked for beside the primary comparison."""
+    head = (
+        "policy", "mean", "against the selected action", "harmed", "calls", "mean, strict judge",
+        "against the selected action",
+    )  # fmt: skip
+    rows: list[Sequence[str]] = []
+    for key, title in BESIDE.items():
+        first, second = (gate["judges"][judge][key] for judge in JUDGES)
+        gap = first["gap_closed"]
+        closed = f"{number(gap['share'])} {bracket(gap['low'], gap['high'], signed=False)}"
+        said = f"{title}; of the oracle's gap the ladder closes {closed}"
+        rows.append(titled(said, len(head)))
+        others = _by_policy(second)
+        for row in first["policies"]:
+            two = others[row["policy"]]
+            rows.append((
+                _bold(named(row["policy"])), number(row["macro"]), gained(row["against"]), number(row["harm"]),
+                f"{row['calls']:.2f}", number(two["macro"]), gained(two["against"]),
+            ))  # fmt: skip
+    return grid(head, rows)
+
+
+PAPER_GATE = {
+    "retention": "Retention", "always abstract": "Fixed abstract", "always merge": "Fixed merge",
+    REFERENCE: "Per-budget policy selected on fit data", "direct": "Direct ridge", CAPPED: "Frozen safe router",
+    "action oracle": "Action oracle",
+}  # fmt: skip
+
+
+def paper_gate_table(gate: Mapping[str, Any]) -> str:
+    """The paper's independent evaluation beside ours: other data, another model, fewer actions."""
+    theirs = {row["policy"]: row["macro"] for row in published.ROUTE_A_GATE.rows}
+    ours = _by_policy(gate["judges"][FIRST])
+    base = ours[REFERENCE]["macro"], theirs[PAPER_GATE[REFERENCE]]
+    head = ("policy", "ours", "less the selected action", "the paper's", "less the selected action")
+    rows = []
+    for name, known in PAPER_GATE.items():
+        pair = ours[name]["macro"], theirs[known]
+        gaps = [number(value - level, signed=True) for value, level in zip(pair, base, strict=True)]
+        rows.append((named(name), number(pair[0]), gaps[0], number(pair[1]), gaps[1]))
+    return grid(head, rows)
+
+
+def spend_table(gate: Mapping[str, Any]) -> str:
+    """The ladder at several prices of a call."""
+    head = ("price of a call", "accuracy", "calls", "tokens read", "tokens written", "accuracy, strict judge", "calls")
+    first, second = (gate["judges"][judge]["spend"] for judge in JUDGES)
+    rows = [
+        (
+            number(one["price"], 2), number(one["utility"]), f"{one['calls']:.2f}", f"{one['read']:.0f}",
+            f"{one['generated']:.0f}", number(two["utility"]), f"{two['calls']:.2f}",
+        )
+        for one, two in zip(first, second, strict=True)
+    ]  # fmt: skip
+    return grid(head, rows)
+
+
+def silence_table(gate: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """How often a question gets an answer that memory does not hold."""
+    locomo, pool = (each["judges"][FIRST]["false_answers"] for each in (gate, found))
+    head = (
+        "policy", f"LoCoMo, {locomo['questions']} questions", "32, 64, 128, 256 tokens", "calls",
+        f"LongMemEval, {pool['questions']} questions", "32, 64, 128, 256 tokens",
+    )  # fmt: skip
+    rows = []
+    for name, one in locomo["policies"].items():
+        two = pool["policies"][name]
+        rows.append((
+            _bold(named(name)), ranged({**one, "rate": one["mean"]}), ", ".join(number(r) for r in one["rate"]),
+            f"{one['calls']:.2f}", ranged({**two, "rate": two["mean"]}), ", ".join(number(r) for r in two["rate"]),
+        ))  # fmt: skip
+    return grid(head, rows)
+
+
+# -- judges ------------------------------------------------------------------------------------------------------------
+
+
+def trust_table(found: Mapping[str, Any]) -> str:
+    """Each judge against the labels."""
+    head = (
+        "judge",
+        "agrees with the label",
+        "precision",
+        "recall",
+        "wrong answers let pass",
+        "says right",
+        "labelled right",
+    )
+    rows: list[Sequence[str]] = []
+    for which, judges in found["judges"].items():
+        rows.append(titled(f"{which}, {judges[FIRST]['all']['accuracy']['n']} answers", len(head)))
+        rows += [[name, *_trust(judges[name]["all"])] for name in NAMES]
+    return grid(head, rows)
+
+
+def _trust(part: Mapping[str, Any]) -> list[str]:
+    cells = [
+        f"{part[name]['k']} of {part[name]['n']}: {ranged(part[name])}"
+        for name in ("accuracy", "precision", "recall", "let_pass")
+    ]
+    return [*cells, number(part["says_right"]), number(part["is_right"])]
+
+
+def actions_table(found: Mapping[str, Any]) -> str:
+    """What each judge adds to the share of right answers, action by action."""
+    head = ("judge, labels", *ACTIONS, "largest difference", "p")
+    rows = []
+    for which, judges in found["judges"].items():
+        for name in NAMES:
+            part = judges[name]["favours"]
+            added = [number(part["added"][action], signed=True) for action in ACTIONS]
+            rows.append((f"{name}, {which}", *added, number(part["largest_difference"]), number(part["p"])))
+    return grid(head, rows)
+
+
+CORRECTED = (REFERENCE, "direct", SHIPPED)
+
+
+def corrected_table(found: Mapping[str, Any]) -> str:
+    """Policies as judged, and with what the judge lets pass taken back."""
+    head = (
+        "policy", "answers", "judged right", "right, corrected", "less the selected action, as judged",
+        *(f"corrected: {how}" for how in HOW),
+    )  # fmt: skip
+    rows: list[Sequence[str]] = []
+    for judge, parts in found["gains"].items():
+        for which, policies in parts.items():
+            rows.append(titled(f"judge {judge}, {which}", len(head)))
+            few = which != next(iter(parts))  # fixed actions once are enough
+            rows += [_corrected(name, part) for name, part in policies.items() if not few or name in CORRECTED]
+    return grid(head, rows)
+
+
+def _corrected(name: str, part: Mapping[str, Any]) -> list[str]:
+    cells = [_bold(named(name)), number(part["answered"]), number(part["judged"]), number(part["corrected"])]
+    if "best fixed" in name:
+        return [*cells, *[""] * (1 + len(HOW))]
+    return [*cells, gained(part["against"]), *(gained(part["corrections"][how]) for how in HOW)]
+
+
+# -- README ------------------------------------------------------------------------------------------------------------
+
+README_POLICIES = ("retention", REFERENCE, "direct", "certified", SHIPPED, VOTE, "action oracle")
+
+
+def readme_table(gate: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """A handful of lines for the front page."""
+    head = ("", "right, model judge", "difference", "right, strict judge", "difference", "reader calls")
+    first, second = (_by_policy(gate["judges"][judge]) for judge in JUDGES)
+    rows: list[Sequence[str]] = [
+        titled(f"LoCoMo, {gate['judges'][FIRST]['questions']} questions kept apart", len(head))
+    ]
+    rows += [
+        [
+            _bold(named(name)), number(first[name]["macro"]), gained(first[name]["against"]),
+            number(second[name]["macro"]), gained(second[name]["against"]), f"{first[name]['calls']:.2f}",
+        ]
+        for name in README_POLICIES
+    ]  # fmt: skip
+    rows += list(_readme_operators(found, len(head)))
+    return grid(head, rows)
+
+
+def _readme_operators(found: Mapping[str, Any], width: int) -> Iterator[Sequence[str]]:
+    for run in CONTROLLED[:2]:
+        one, two = (found["judges"][judge]["operators"][run]["extract"] for judge in JUDGES)
+        study, other = (found["judges"][judge]["crossovers"][run] for judge in JUDGES)
+        yield titled(f"{RUNS[run]}, {study['questions']} questions", width)
+        for a, b in zip(one[1:], two[1:], strict=True):
+            yield [
+                f"Extract less {short(a['second'])}",
+                "",
+                gained(a["mean"]["by_question"]),
+                "",
+                gained(b["mean"]["by_question"]),
+                "",
+            ]
+        turns = [_at(each["crossover"][PRESPECIFIED]["by_question"], each["budgets"]) for each in (study, other)]
+        yield [
+            "Abstract, agnostic, stops gaining over whole notes at",
+            "",
+            f"{turns[0]} tokens",
+            "",
+            f"{turns[1]} tokens",
+            "",
+        ]
+
+
+# -- figures -----------------------------------------------------------------------------------------------------------
+
+LINES: dict[str, tuple[str, Colour, str]] = {
+    "longmemeval-controlled": ("LongMemEval", BLUE, "s"), "locomo-controlled": ("LoCoMo", VERMILLION, "^"),
+    "longmemeval-small": ("LongMemEval, 0.5B", GREEN, "D"),
+}  # fmt: skip
+
+
+def crossover_figure(found: Mapping[str, Any]) -> str:
+    """The gain of Abstract, written without the question, against the budget and against the share that fits whole."""
+
+    def compose(canvas: Canvas) -> None:
+        above, below = canvas.subplots(2, 1, sharey=True)
+        budgets = sorted({b for run in LINES for b in found["judges"][FIRST]["crossovers"][run]["budgets"]})
+        for run, (name, colour, marker) in LINES.items():
+            study = found["judges"][FIRST]["crossovers"][run]
+            gains = [Estimate(**row["by_question"]) for row in _of(study, PRESPECIFIED)]
+            for axes, xs in ((above, study["budgets"]), (below, study["full_fit"])):
+                dots(axes, xs, gains, colour, marker, "-")
+                axes.plot([], [], color=colour[0], marker=marker, label=name)
+                axes.axhline(0, color=INK[0], linewidth=0.8)
+        budget_axis(above, budgets)
+        above.set(title="Gain of Abstract over whole notes", xlabel="tokens of memory", ylabel="points")
+        above.yaxis.set_major_formatter(points)
+        above.legend()
+        below.set(xlabel="questions whose evidence fits whole", ylabel="points")
+        below.xaxis.set_major_formatter(percent)
+        rule(below)
+
+    return drawn(compose, height=5.6, title="gain of Abstract against budget and against full fit")[0]
+
+
+def spend_figure(gate: Mapping[str, Any]) -> str:
+    """Accuracy of every policy of the gate against reader calls and against tokens, the ladder at several prices."""
+    policies = [row for row in gate["judges"][FIRST]["policies"] if row["policy"] != TWICE]  # it lacks a budget
+    curve = sorted(gate["judges"][FIRST]["spend"], key=lambda point: float(point["calls"]))
+
+    def compose(canvas: Canvas) -> None:
+        above, below = canvas.subplots(2, 1, sharey=True)
+        spent = [(p["calls"], p["read"] + p["generated"]) for p in curve]
+        for axes, which, word in ((above, 0, "calls"), (below, 1, "tokens")):
+            axes.plot([each[which] for each in spent], [p["utility"] for p in curve], color=BLUE[0], marker=".")
+            for row in policies:
+                colour, marker = MARKS.get(row["policy"], (GREY, "."))
+                axes.plot(row[word], row["macro"], color=colour[0], marker=marker, linestyle="none")
+            rule(axes)
+            axes.yaxis.set_major_formatter(percent)
+        above.set(title="Right by the model judge, 240 questions", xlabel="reader calls a question")
+        below.set(xlabel="tokens read and written a question")
+        for name, (colour, marker) in MARKS.items():
+            below.plot([], [], color=colour[0], marker=marker, linestyle="none", label=named(name))
+        below.plot([], [], color=GREY[0], marker=".", linestyle="none", label="other policies")
+        canvas.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+
+    return drawn(compose, height=6.4, title="accuracy against reader calls and tokens")[0]
+
+
+MARKS: dict[str, tuple[Colour, str]] = {
+    "retention": (INK, "o"), REFERENCE: (GREEN, "D"), "direct": (VERMILLION, "^"), "certified": (VERMILLION, "v"),
+    SHIPPED: (BLUE, "s"), ONE_ORDER: (BLUE, "p"), VOTE: (GREEN, "P"), "action oracle": (INK, "*"),
+}  # fmt: skip
+
+
+# -- by name -----------------------------------------------------------------------------------------------------------
+
+
+def tables() -> dict[str, Callable[[], str]]:
+    """The tables of the pages by name, each made when it is asked for."""
+    return {
+        "gate-harm": lambda: harm_table(load("gate")),
+        "gate-rivals": lambda: rivals_table(load("gate")),
+        "gate-beside": lambda: beside_table(load("gate")),
+        "gate-paper": lambda: paper_gate_table(load("gate")),
+        "runs": lambda: runs_table(load("findings"), load("gate")),
+        "gate-spend": lambda: spend_table(load("gate")),
+        "false-answers": lambda: silence_table(load("gate"), load("findings")),
+        "crossover": lambda: crossover_table(load("findings")),
+        "crossover-zero": lambda: zero_table(load("findings")),
+        "extract-pairs": lambda: pairs_table(load("findings"), "extract"),
+        "focused-pairs": lambda: pairs_table(load("findings"), "focused"),
+        "history": lambda: history_table(load("findings")),
+        "realizations": lambda: realizations_table(load("findings")),
+        "unsupported": lambda: unsupported_table(load("findings")),
+        "routing": lambda: routing_table(load("findings"), ("longmemeval-paper", "longmemeval-all")),
+        "routing-history": lambda: routing_table(load("findings"), ("history-paper", "history-all")),
+        "across": lambda: across_table(load("across"), "five"),
+        "across-no-model": lambda: across_table(load("across"), "no model"),
+        "across-deals": lambda: deals_table(load("across")),
+        "judges-trust": lambda: trust_table(load("judges")),
+        "judges-actions": lambda: actions_table(load("judges")),
+        "judges-corrected": lambda: corrected_table(load("judges")),
+        "measured": lambda: readme_table(load("gate"), load("findings")),
+    }
+
+
+def main() -> None:
+    """Draw the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=RESULTS / "figures")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    made = {"crossover": crossover_figure(load("findings")), "spend": spend_figure(load("gate"))}
+    for name, svg in made.items():
+        (options.out / f"{name}.svg").write_text(svg, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
