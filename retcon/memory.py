@@ -352,10 +352,11 @@ class Memory:
     ) -> Decision:
         if exclude and model and self.router.ladder is not None:
             free = self.router.decide(x, budget=budget, available=available)
-            rungs = (*free.order, *self._strangers(available))
-            rung = next((name for name in rungs if name not in exclude), None)
+            rung = next((name for name in free.order if name not in exclude), None)
             if rung is not None:
                 return _climbed(free, rung)
+            if (own := next((name for name in self._strangers(available) if name not in exclude), None)) is not None:
+                return _named(free, own, f"{own}: not in the ladder of {self.router.name}, so after its end")
         known = set(self.router.actions)  # a router can put in order what it knows; for the safe action one is enough
         orders = known.issuperset(available) if model else known.intersection(available).difference(exclude)
         if orders or not exclude:

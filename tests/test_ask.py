@@ -397,5 +397,32 @@ def test_an_operator_of_ones_own_is_on_the_ladder() -> None:
     try:
         with remembering(Both()) as memory:
             assert actions(memory.ask(QUERY, 40, max_rungs=100)) == [*LADDER, "timeline"]
+        with remembering(Both(), router=None) as memory:  # a ladder that was learned without it
+            order = memory.decide(QUERY, 40).order
+            assert "timeline" not in order
+            assert actions(memory.ask(QUERY, 40, max_rungs=100)) == [*order, "timeline"]
     finally:
         del ACTIONS["timeline"]
+
+
+def test_the_default_climbs_the_ladder_it_ships_with_and_stops_at_its_end() -> None:
+    with remembering(Both(), router=None) as memory:
+        decision = memory.decide(QUERY, 40)
+        assert decision.router == "longmemeval"
+        assert 1 < len(decision.order) < len(LADDER)
+        assert actions(memory.ask(QUERY, 40, max_rungs=100)) == list(decision.order)
+        whole = memory.decide(QUERY, 4000)
+        assert (whole.action, whole.order[0]) == ("retain", "retain")
+
+
+def test_the_default_serves_any_model_without_a_word_and_certifies_nothing_of_it() -> None:
+    with remembering(Both(), router=None) as memory:
+        found = memory.decide(QUERY, 64)
+        assert (found.warnings, found.certified) == ((), False)
+        assert memory.ask(QUERY, 64).warnings == ()
+    with remembering(Both(), router="longmemeval") as memory:  # asked for by name, it says what it was learned with
+        assert [warning for warning in memory.decide(QUERY, 64).warnings if "model" in warning]
+    with Memory(":memory:") as memory:
+        memory.add("The rent is 725 euros.")
+        assert memory.decide("What is the rent?", 64).certified
+        assert not memory.decide("What is the rent?", 65).certified  # no budget that was certified

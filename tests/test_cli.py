@@ -49,8 +49,8 @@ READING = (
 def test_verbs_are_the_ones_this_version_has() -> None:
     assert set(VERBS) == {
         "add", "supersede", "delete", "get", "list", "history", "search", "recall", "decide", "ask", "export",
-        "load", "cache", "label", "fit", "calibrate", "crossfit", "bench", "report", "advise", "mechanism", "doctor",
-        "demo", "version",
+        "load", "cache", "label", "fit", "calibrate", "crossfit", "bench", "report", "advise", "mechanism", "serve",
+        "keys", "mcp", "doctor", "demo", "version",
     }  # fmt: skip
 
 
@@ -362,7 +362,7 @@ def test_decide_shows_utilities_threshold_features_and_reason(week: Path) -> Non
     found = document("decide", "biscuits", "-b", "32")
     shown = fine("decide", "biscuits", "-b", "32")
     assert found["reason"] in " ".join(shown.split())
-    assert re.search(r"^advantage \S+, threshold 0$", shown, re.M)
+    assert re.search(r"^advantage \S+, threshold 0\.\d+$", shown, re.M)
     for name in (*found["utilities"], *FEATURES):
         assert re.search(rf"^{name} +\S+$", shown, re.M)
 

@@ -154,6 +154,50 @@ def test_a_calibrated_router_does_on_its_questions_what_was_counted(rule: str) -
     assert any(each.accepted for each in seen.values())
 
 
+def test_where_fit_rules_a_threshold_says_what_was_served() -> None:
+    router, held = learned()
+    ruled = replace(router, fit_rules=True)
+    fit = np.array(held.fit)
+    fit[0], fit[1] = 0.0, 1.0
+    held = replace(held, x=np.where(np.arange(held.x.shape[2]) == held.features.index("fit"), fit[:, :, None], held.x))
+    served, found = calibrate_router(ruled, held, rule="certified", alpha=0.5, delta=0.1, joint="each")
+    for b, budget in enumerate(held.budgets):
+        chosen = [served.decide(list(map(float, _full(held, q, b))), budget=budget).action for q in range(len(fit))]
+        utility = [held.utility[q, b, held.actions.index(action)] for q, action in enumerate(chosen)]
+        assert found[budget].accepted == sum(action != "retain" for action in chosen)
+        assert found[budget].accuracy == pytest.approx(np.mean(utility))
+        assert found[budget].harms == sum(np.array(utility) < held.utility[:, b, 0])
+        assert chosen[0] != "retain"
+        assert chosen[1] == "retain"
+
+
+def test_a_bound_that_fit_breaks_is_no_certificate() -> None:
+    router, held = learned()
+    worse = held.runs.copy()
+    worse[:, :, 0], worse[:, :, 1:] = 1.0, 0.0  # whatever replaces, harms
+    nothing = np.where(np.arange(held.x.shape[2]) == held.features.index("fit"), 0.0, held.x)
+    harmed = replace(held, x=nothing, runs=worse, retained=np.ones_like(worse), retentions=np.ones(worse.shape[:2]))
+    served, found = calibrate_router(replace(router, fit_rules=True), harmed, rule="certified")
+    assert {each.tau for each in found.values()} == {math.inf}
+    assert not served.decide(list(map(float, _full(harmed, 0, 0))), budget=harmed.budgets[0]).certified
+
+
+def _full(held: Panel, q: int, b: int) -> list[float]:
+    return [held.x[q, b, held.features.index(name)] if name in held.features else 0.0 for name in FEATURES]
+
+
+def test_a_router_may_look_at_a_few_features_alone() -> None:
+    router, held = learned()
+    few = held.with_features(["fit", "budget"])
+    assert few.features == ("fit", "budget")
+    assert np.array_equal(few.x[:, :, 0], held.fit)
+    assert fit_router(table(), few, name="few").features == ("fit", "budget")
+    for names, said in ((["nope"], "no feature 'nope'"), ([], "needs a feature")):
+        with pytest.raises(InputError, match=said):
+            held.with_features(names)
+    assert router.features == held.features
+
+
 def test_certified_thresholds_are_joined_as_asked() -> None:
     router, found = learned()
     rows = calibration_rows(router, found)
