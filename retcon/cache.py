@@ -10,20 +10,33 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any, Protocol
 
 from retcon.errors import BusyError, ModelError
 from retcon.model.base import Ask, Chat, Reply, plain_ask
+from retcon.note import Note
 from retcon.store.replies import Kept, ReplyStats
 from retcon.store.sqlite import SqliteStore
 
 FORMAT = 1  # raise it when a kept reply no longer means what it meant
 
 
-def cache_key(chat: Chat, ask: Ask, *, realization: int, prompt_version: str) -> str:
-    """A hash of everything that changes the answer."""
+Owners = tuple[tuple[str, str, str], ...]  # (user_id, agent_id, run_id) of each scope, '' for none
+
+
+def owners(notes: Iterable[Note]) -> Owners:
+    """Whose notes these are: their scopes, each once."""
+    return tuple(sorted({(note.user_id or "", note.agent_id or "", note.run_id or "") for note in notes}))
+
+
+def cache_key(chat: Chat, ask: Ask, *, realization: int, prompt_version: str, owned: Owners = ()) -> str:
+    """A hash of everything that changes the answer, and of whose notes the prompt holds.
+
+    A reply is found again only by those who own what it was made from: a caller who knows another's notes word for word
+    could otherwise see by the cost that the same was asked before.
+    """
     listed = {
         "format": FORMAT,
         "adapter": chat.kind,
@@ -32,6 +45,8 @@ def cache_key(chat: Chat, ask: Ask, *, realization: int, prompt_version: str) ->
         "realization": realization,
         "prompt_version": prompt_version,
     }
+    if owned:  # the key of a prompt that holds nobody's notes is as it always was
+        listed["owned"] = owned
     return hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
 
 
@@ -46,13 +61,19 @@ class CachedChat:
     """A model that is asked only for what is not kept yet. `hits` and `misses` count this object's asks.
 
     A reply from the cache carries the tokens and seconds of the call that made it. `about` names the notes whose text
-    the prompts hold: a notes' store keeps nothing without them.
+    the prompts hold: a notes' store keeps nothing without them. `owned` says whose they are.
     """
 
     def __init__(
-        self, chat: Chat, cache: Replies, prompt_version: str, realization: int = 0, about: Sequence[str] = ()
+        self,
+        chat: Chat,
+        cache: Replies,
+        prompt_version: str,
+        realization: int = 0,
+        about: Sequence[str] = (),
+        owned: Owners = (),
     ) -> None:
-        self.chat, self.cache = chat, cache
+        self.chat, self.cache, self.owned = chat, cache, owned
         self.prompt_version, self.realization, self.about = prompt_version, realization, tuple(about)
         self.name, self.kind = chat.name, chat.kind
         self.hits = self.misses = 0
@@ -61,9 +82,7 @@ class CachedChat:
         return f"CachedChat({self.chat!r}, prompt_version={self.prompt_version!r})"
 
     def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]:
-        keys = [
-            cache_key(self.chat, ask, realization=self.realization, prompt_version=self.prompt_version) for ask in asks
-        ]
+        keys = [self._key(ask) for ask in asks]
         found: dict[str, Reply | ModelError] = dict(self._kept(keys))
         missing = {key: ask for key, ask in zip(keys, asks, strict=True) if key not in found}
         self.hits += sum(key in found for key in keys)
@@ -73,6 +92,11 @@ class CachedChat:
             self._keep({key: reply for key, reply in replies.items() if isinstance(reply, Reply)})
             found |= replies
         return [found[key] for key in keys]
+
+    def _key(self, ask: Ask) -> str:
+        return cache_key(
+            self.chat, ask, realization=self.realization, prompt_version=self.prompt_version, owned=self.owned
+        )
 
     def _kept(self, keys: Sequence[str]) -> dict[str, Reply]:
         try:

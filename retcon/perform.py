@@ -14,13 +14,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from retcon.cache import CachedChat
+from retcon.cache import CachedChat, owners
 from retcon.errors import InputError, MalformedReplyError, ModelError, NotFoundError, RetconError, StoreError
 from retcon.model import Ask, Chat, Reply
 from retcon.note import RETAIN, Cluster, Decision, Dropped, Fidelity, Note, Packed, Record, Source, Usage
 from retcon.operate import ACTIONS, Made, operate, spent, usable
 from retcon.store.sqlite import SqliteStore
 from retcon.tokens import Counter
+from retcon.trace import span
 
 Guard = Literal["warn", "strict"]
 GUARDS = ("warn", "strict")
@@ -106,8 +107,10 @@ class Performer:
         if made is not None and made.packed.tokens <= budget:
             record = replace(record, reused=True)
         else:
-            cached = CachedChat(meter, self.store, record.version, about=record.sources)
-            made = operate(action, cluster, budget, count=self.count, chat=cached, focus=self.focus)
+            owned = owners(cluster.notes)
+            cached = CachedChat(meter, self.store, record.version, about=record.sources, owned=owned)
+            with span("retcon.generate", action=action):
+                made = operate(action, cluster, budget, count=self.count, chat=cached, focus=self.focus)
             if not cached.hits + cached.misses or not made.packed.text:
                 return Took(action, made)  # it did without the model, or has nothing to show
             self._keep(record, budget, made)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -48,12 +49,14 @@ def error(answer: httpx.Response, status: int) -> str:
 class Served:
     """`retcon serve` in a process of its own."""
 
-    def __init__(self, db: Path, *options: str) -> None:
+    def __init__(self, db: Path, *options: str, largest_file: int | None = None) -> None:
         command = [sys.executable, "-W", "error", "-m", "retcon", "serve", "--db", str(db), "--port", "0", "--json"]
         env = os.environ | {"PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(
             [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
         )
+        if largest_file is not None:
+            resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (largest_file, largest_file))
         assert self.process.stdout is not None
         said = ""
         while not said.endswith("}\n"):
@@ -71,9 +74,9 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(db: Path, *options: str) -> Iterator[Served]:
-    """The program, killed at the end of the block if it still runs."""
-    running = Served(db, *options)
+def served(db: Path, *options: str, largest_file: int | None = None) -> Iterator[Served]:
+    """The program, killed at the end of the block if it still runs; its files may have `largest_file` bytes."""
+    running = Served(db, *options, largest_file=largest_file)
     try:
         yield running
     finally:

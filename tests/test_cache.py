@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from misbehaving import Server
 
 from retcon import Memory
-from retcon.cache import CachedChat, ReplyCache, cache_key
+from retcon.cache import CachedChat, Owners, ReplyCache, cache_key, owners
 from retcon.errors import BusyError, RateLimitError
 from retcon.model import Ask, Chat, FakeChat, HttpChat, Reply
+from retcon.note import Note
 from retcon.store.replies import Kept, ReplyStats
 
 KEY = "sk-canary-5555aaaa7777bbbb"
@@ -55,8 +56,8 @@ def cache(opened: Callable[..., ReplyCache]) -> ReplyCache:
 
 
 def test_everything_that_changes_an_answer_changes_the_key() -> None:
-    def key(chat: Chat, asked: Ask, realization: int = 0, prompt_version: str = "1") -> str:
-        return cache_key(chat, asked, realization=realization, prompt_version=prompt_version)
+    def key(chat: Chat, asked: Ask, realization: int = 0, prompt_version: str = "1", owned: Owners = ()) -> str:
+        return cache_key(chat, asked, realization=realization, prompt_version=prompt_version, owned=owned)
 
     base = ask("a")
     other_kind = FakeChat()
@@ -73,9 +74,26 @@ def test_everything_that_changes_an_answer_changes_the_key() -> None:
         key(other_kind, base),
         key(FakeChat(), base, realization=1),
         key(FakeChat(), base, prompt_version="2"),
+        key(FakeChat(), base, owned=(("", "", ""),)),
+        key(FakeChat(), base, owned=(("ann", "", ""),)),
+        key(FakeChat(), base, owned=(("", "ann", ""),)),
+        key(FakeChat(), base, owned=(("ann", "", ""), ("bob", "", ""))),
     ]
     assert len(set(keys)) == len(keys)
     assert keys[0] == key(FakeChat(), ask("a"))
+
+
+def test_key_of_a_prompt_without_anybodys_notes_is_as_it_always_was() -> None:
+    """Replies of earlier runs are kept under such keys."""
+    asked = Ask(({"role": "user", "content": "When did Ann adopt the cat?"},), 10)
+    key = cache_key(FakeChat(), asked, realization=0, prompt_version="answer-1")
+    assert key == "760a16d0f94e82774222e2149b80a56fe9e502cf88d3eefcf48503bd22833a6b"
+
+
+def test_owners_are_the_scopes_each_once_in_whatever_order_the_notes_come() -> None:
+    scopes = [("ann", "r"), (None, None), ("ann", None), ("ann", "r")]
+    notes = [Note(id=str(n), text="t", user_id=user, run_id=run) for n, (user, run) in enumerate(scopes)]
+    assert owners(notes) == owners(notes[::-1]) == (("", "", ""), ("ann", "", ""), ("ann", "", "r"))
 
 
 @given(st.lists(st.text(), min_size=2, max_size=4))

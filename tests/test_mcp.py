@@ -396,6 +396,30 @@ def test_a_bound_server_deletes_all_of_its_scope_and_nothing_else(tmp_path: Path
         assert sorted(note.text for note in memory.get_all()) == ["Ann's other run.", "Bob's cat is Bo."]
 
 
+def test_an_id_that_another_has_taken_is_free_on_a_bound_server(tmp_path: Path) -> None:
+    with Memory(tmp_path / "t.db") as memory:
+        memory.add("Bob's cat is Bo.", id="cat", user_id="bob")
+
+    async def scene() -> None:
+        async with over_stdio(tmp_path / "t.db", "-u", "ann", mode="auto") as talk:
+            for _ in range(2):
+                (stored,) = (await talk.give("add_memory", text="Ann's cat is Pixel.", id="cat"))["ids"]
+            for name in ("cat", stored):
+                assert (await talk.give("get_memory", id=name))["text"] == "Ann's cat is Pixel."
+                (origin,) = (await talk.give("get_memory_sources", ids=[name]))["sources"]
+                assert origin["memory"]["id"] == stored
+            assert "another text" in await talk.fail("add_memory", text="Something else.", id="cat")
+            await talk.give("add_memory", text="Ann's cat is Dot.", supersedes="cat", id="dot")
+            assert (await talk.give("search_memories", query="cat"))["count"] == 1
+            assert (await talk.give("delete_memory", id="dot"))["deleted"] == 1
+            assert (await talk.give("delete_memory", id="cat"))["deleted"] == 1
+            assert await talk.fail("delete_memory", id="cat") == "no note has the id 'cat'"
+
+    play(scene)
+    with Memory(tmp_path / "t.db") as memory:
+        assert [note.text for note in memory.get_all()] == ["Bob's cat is Bo."]
+
+
 def test_a_user_who_is_called_null_is_a_user(open_server: Listening) -> None:
     async def scene() -> None:
         async with open_server.talk() as talk:

@@ -209,7 +209,7 @@ def test_without_the_key_there_is_no_answer(sent: str | None, keyed: Listening) 
         assert status != 401
     else:
         assert status == 401
-        assert json.loads(body)["error"]["code"] == "unauthorized"
+        assert json.loads(body)["error"]["code"] == "key"
 
 
 @pytest.mark.parametrize("host", ["box.lan", "box.lan:8765", "127.0.0.1:1"])

@@ -153,6 +153,10 @@ def test_top_k_and_limit_bound_what_comes_back(memory: Memory) -> None:
     assert [hit.rank for hit in memory.search("cat", user_id="ann", top_k=7)] == list(range(1, 8))
     assert len(memory.search("cat", user_id="ann")) == 20
     assert texts(memory.get_all(user_id="ann", limit=2)) == ["cat 0", "cat 1"]
+    assert texts(memory.get_all(user_id="ann", limit=2, after=memory.get_all(user_id="ann")[0].id)) == [
+        "cat 1",
+        "cat 2",
+    ]
     assert memory.search("unheard", user_id="ann") == []
     assert memory.search("cat", user_id="bob") == []
 

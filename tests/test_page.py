@@ -18,6 +18,7 @@ from retcon import Memory, Router, sample
 from retcon.cli import serve
 from retcon.errors import InputError
 from retcon.model.fake import FakeChat
+from retcon.note import Decision
 
 pytest.importorskip("fastapi")
 
@@ -332,29 +333,55 @@ def test_slide_from_256_to_32_turns_the_decision(site: Site) -> None:
                 action: said('action'), reason: said('reason'), advantage: said('advantage'), why: said('why'),
                 tokens: Number(said('tokens')), goal: Number(document.getElementById('bars').dataset.goal),
                 line: parseFloat(getComputedStyle(document.querySelector('.track'), '::after').left),
-                retain: document.querySelector('.retain .fill').style.width,
+                retain: parseFloat(document.querySelector('.retain .fill').style.width),
               };
             }"""
         )
         return found
 
-    before = drawn()
-    decided = site.memory.decide(QUESTION.question, 256)
-    assert (before["action"], before["goal"], before["retain"]) == ("retain", decided.utilities["retain"], "100%")
+    def goal(decided: Decision) -> Any:
+        return pytest.approx(decided.utilities["retain"] + decided.threshold)
+
+    before, decided = drawn(), site.memory.decide(QUESTION.question, 256)
+    assert (before["action"], before["goal"]) == ("retain", goal(decided))
+    assert before["retain"] == pytest.approx(100 * decided.utilities["retain"], abs=1e-3)
     drag(opened, 32)
     assert opened.input_value("#budget") == "32"
     settled(opened)
     opened.wait_for_timeout(200)  # bars move for a moment
     after, decided = drawn(), site.memory.decide(QUESTION.question, 32)
     assert after["action"] == decided.action == "extract"
-    assert after["goal"] == pytest.approx(decided.utilities["retain"] + decided.threshold)
-    assert after["retain"] == f"{100 * decided.utilities['retain']:g}%"
-    assert after["line"] < before["line"]
+    assert after["goal"] == goal(decided)
+    assert after["retain"] == pytest.approx(100 * decided.utilities["retain"], abs=1e-3)
+    assert (after["line"] < before["line"]) == (after["goal"] < before["goal"])
+    assert after["line"] != before["line"]
     assert after["reason"].lower().startswith(decided.reason.removeprefix("extract: ").lower())
     assert f"+{decided.advantage:.3f}" in after["advantage"]
     assert 0 < after["tokens"] <= 32
     assert after["why"] != before["why"]
     assert {"◧ cut: the marked part", "□ dropped"} & set(opened.locator(".status").all_inner_texts())
+    site.quiet()
+
+
+@needs_chromium
+def test_what_fits_has_the_last_word_and_the_page_says_so(site: Site, tmp_path: Path) -> None:
+    eager = {
+        "format": 1, "name": "eager", "kind": "learned", "actions": ["retain", "extract"], "features": ["fit"],
+        "weights": {"retain": [0.0], "extract": [0.0]}, "intercepts": {"retain": 0.2, "extract": 0.9},
+        "thresholds": {"16": 0.1}, "fit_rules": True,
+    }  # fmt: skip
+    (tmp_path / "eager.json").write_text(json.dumps(eager), encoding="utf-8")
+    site.start(router=tmp_path / "eager.json")
+    site.memory.add(["My cat is called Pixel.", "The rent of the flat is 725 euros a month, due on the first."])
+    opened = site.open()
+    ask(opened, "Which cat?")
+    assert opened.inner_text("#action") == "retain"
+    assert "What fits has the last word" in opened.inner_text("#advantage")
+    opened.fill("#budget", "16")
+    opened.keyboard.press("Enter")
+    settled(opened)
+    assert opened.inner_text("#action") == "extract"
+    assert "what it takes to replace" in opened.inner_text("#advantage")
     site.quiet()
 
 
@@ -465,8 +492,8 @@ def test_hostile_notes_are_text_and_long_ones_are_clipped(site: Site) -> None:
 @needs_chromium
 def test_note_is_deleted_only_when_confirmed_and_the_focus_stays_near(site: Site) -> None:
     site.start()
-    for text in ("one cat", "two cats", "three cats"):
-        site.memory.add(text)
+    for number, text in enumerate(("one cat", "two cats", "three cats")):
+        site.memory.add(text, id=f"cats/{number}?#%")
     opened = site.open()
     opened.get_by_role("tab", name="Notes").click()
     opened.get_by_role("button", name="Delete: two cats").click()
@@ -614,7 +641,8 @@ def test_empty_store_loads_the_sample_and_offers_questions(site: Site) -> None:
     opened.get_by_role("button", name="Load the sample").click()
     opened.locator(".try button").first.click()
     settled(opened)
-    assert opened.inner_text("#action") == "extract"
+    asked, budget = opened.input_value("#query"), int(opened.input_value("#budget"))
+    assert opened.inner_text("#action") == site.memory.decide(asked, budget, user_id="robin").action
     assert len(site.memory.get_all(user_id="robin", superseded=True)) == len(sample.notes())
     opened.get_by_role("tab", name="Notes").click()
     opened.get_by_role("button", name="Show more").click()

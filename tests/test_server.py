@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from serving import client, error
@@ -142,6 +143,14 @@ def test_pages_go_on_where_they_were_when_earlier_notes_are_deleted(filled: Any,
     assert [note["id"] for note in found["results"]] == ids[2:]
 
 
+def test_pages_go_on_by_number_when_the_last_note_seen_is_deleted(filled: Any, memory: Memory) -> None:
+    ids = [note.id for note in memory.get_all()]
+    cursor = filled.get("/memories", params={"limit": 1}).json()["next"]
+    memory.delete(ids[0])
+    found = filled.get("/memories", params={"limit": 5, "cursor": cursor}).json()
+    assert [note["id"] for note in found["results"]] == ids[2:], "the number of notes seen is all that is left to go by"
+
+
 def test_list_filters_and_offsets(filled: Any) -> None:
     filled.post("/memories", json={"text": "tagged", "metadata": {"tag": "x"}, "session": "s2"})
     assert [n["memory"] for n in filled.get("/memories", params={"session": "s2"}).json()["results"]] == ["tagged"]
@@ -169,6 +178,23 @@ def test_filters_may_hold_scope_conditions_and_metadata(filled: Any) -> None:
     for odd in ({"AND": [{"user_id": "ann"}]}, {"user_id": {"in": ["ann"]}}, {"metadata": 3}):
         error(filled.post("/search", json={"query": "rent", "filters": odd}), 422)
     error(filled.post("/search", json={"query": "rent", "user_id": "ann", "filters": {"user_id": "bob"}}), 422)
+
+
+@pytest.mark.parametrize(
+    "note", ["a/b", "/", "a/history", "/a//b/", "a%2Fb", "a b?c#d", "é/😀", "history", "%", "a\\b"]
+)
+def test_any_id_is_reached_when_percent_encoded(http: Any, memory: Memory, note: str) -> None:
+    http.post("/memories", json={"text": "the one", "id": note})
+    http.post("/memories", json={"text": "another", "id": "a"})
+    there = f"/memories/{quote(note, safe='')}"
+    assert http.get(there).json()["memory"] == "the one"
+    assert http.get(f"{there}/sources").json()["id"] == note
+    made = http.post(f"{there}/supersede", json={"text": "newer", "new_id": f"{note}/2"}).json()
+    assert (made["id"], made["supersedes"]) == (f"{note}/2", note)
+    assert [each["id"] for each in http.get(f"{there}/history").json()["results"]] == [note, f"{note}/2"]
+    assert http.delete(f"{there}%2F2").json()["deleted"] == 1
+    assert http.delete(there).json()["deleted"] == 1
+    assert [each.text for each in memory.get_all()] == ["another"]
 
 
 def test_sources_of_a_note_are_the_note(filled: Any, memory: Memory) -> None:
@@ -305,6 +331,14 @@ def test_docs_and_openapi_load_nothing_from_elsewhere(http: Any) -> None:
             if body:
                 assert document["components"]["schemas"][body["$ref"].rpartition("/")[2]]["examples"]
     assert "HTTPValidationError" not in document["components"]["schemas"]
+    errors = [
+        set(answer["content"])
+        for methods in document["paths"].values()
+        for route in methods.values()
+        for code, answer in route["responses"].items()
+        if code != "200"
+    ]
+    assert all(kinds == {"application/json"} for kinds in errors)
 
 
 def test_examples_of_the_document_are_served(path: Path) -> None:
@@ -316,6 +350,16 @@ def test_examples_of_the_document_are_served(path: Path) -> None:
                 reference = methods["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"]
                 (example,) = document["components"]["schemas"][reference.rpartition("/")[2]]["examples"]
                 assert http.post(route.replace("{id}", note), json=example).status_code == 200, route
+
+
+@pytest.mark.parametrize("route", ["/health", "/memories", "/", "/docs", "/memories/none", "/nothing"])
+def test_head_is_get_without_a_body(http: Any, route: str) -> None:
+    got, head = http.get(route), http.head(route)
+    assert head.status_code == got.status_code
+    assert head.content == b""
+    assert head.headers["content-length"] == got.headers["content-length"] == str(len(got.content))
+    text = http.get("/metrics").text
+    assert re.search(r'retcon_requests_total\{route="[^"]+",method="HEAD",status="\d+"\} 1', text)
 
 
 def test_unknown_address_and_method_have_the_one_shape(http: Any) -> None:

@@ -6,6 +6,7 @@ and delete between its calls, and in a world where they never did.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from serving import bearer, client, error
 
 from retcon import Memory
+from retcon.model import FakeChat
 from retcon.server import Keys
 from retcon.server.once import Once
 
@@ -64,12 +66,12 @@ class World:
 
 
 @contextlib.contextmanager
-def world() -> Iterator[World]:
+def world(model: FakeChat | None = None) -> Iterator[World]:
     made, once = World(keys=HELD), Once(":memory:")
     once._secret = bytes(32)  # the ids of repeated requests are then the same in every world
     with (
         contextlib.closing(once),
-        Memory(":memory:", now=fixed_clock, new_id=made.new_id) as memory,
+        Memory(":memory:", now=fixed_clock, new_id=made.new_id, model=model) as memory,
         client(memory, keys=KEYS, once=once) as http,
     ):
         made.http = http
@@ -280,11 +282,40 @@ def test_a_name_that_another_has_taken_is_free(both: World) -> None:
     assert both.ask("bob", 9, "GET", "/memories/newer/history")[1]["results"][1]["id"] == made["id"]
 
 
+@pytest.mark.parametrize(
+    ("path", "more"), [("/recall", {"action": "merge"}), ("/recall", {"action": "rewrite"}), ("/ask", {})]
+)
+def test_what_another_asked_the_model_does_not_show_in_the_cost(path: str, more: dict[str, Any]) -> None:
+    """Two who have the same notes, word for word, and ask the same: each pays for the first time."""
+    said = []
+    with world(FakeChat(lambda ask: "Pixel is a cat.")) as shared:
+        for who in ("ann", "bob", "bob"):
+            shared.ask(
+                who, 1, "POST", "/memories", json={"text": "Pixel the cat.", "timestamp": "2026-05-09", "id": "n"}
+            )
+            said.append(shared.ask(who, 2, "POST", path, json={"query": "Pixel cat", **more})[1]["usage"])
+    assert said[0] == said[1]
+    assert said[0]["model_calls"] > 0
+    assert said[2]["model_calls"] == 0
+
+
 def test_what_tells_of_everybody_is_for_admin_keys(both: World) -> None:
     assert both.ask("bob", 3, "GET", "/metrics")[0] == 403
     assert both.ask("admin", 3, "GET", "/metrics")[0] == 200
     assert both.ask("admin", 3, "GET", "/health")[1]["notes"] == 2
     assert set(both.ask("bob", 3, "DELETE", "/memories/call2-note1")[1]) == {"message", "deleted"}
+
+
+def test_cursor_that_names_anothers_note_goes_by_number(both: World) -> None:
+    for number in range(5, 8):
+        both.ask("bob", number, "POST", "/memories", json={"text": "bobsecret tea"})
+
+    def page(last: str) -> Any:
+        cursor = base64.urlsafe_b64encode(json.dumps([1, last]).encode()).decode().rstrip("=")
+        return both.ask("bob", 9, "GET", "/memories", params={"cursor": cursor, "limit": 2})
+
+    assert page("call1-note1") == page("nobody") == page("call2-note1")
+    assert page("call1-note1") != page("call5-note1")
 
 
 def test_idempotency_keys_of_two_callers_do_not_meet(both: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -135,6 +136,22 @@ def test_more_requests_than_can_be_held_are_503_at_once(path: Path, slow: Slow) 
         assert http.post("/search", json={"query": "cat"}).status_code == 200
 
 
+def test_key_that_is_revoked_during_its_request_opens_no_further_one(path: Path, slow: Slow) -> None:
+    keys = Keys(":memory:")
+    key, entry = keys.add(user_id="ann")
+    with Memory(path, model=FakeChat(slow)) as memory, client(memory, keys=keys) as http:
+        memory.add("a cat named Pixel", user_id="ann")
+        with ThreadPoolExecutor(1) as pool:
+            held = pool.submit(http.post, "/ask", json={"query": "cat"}, headers=bearer(key))
+            slow.asked.acquire()
+            keys.revoke(entry.id)
+            assert http.post("/search", json={"query": "cat"}, headers=bearer(key)).status_code == 401
+            slow.go.set()
+            assert held.result().status_code == 200
+        assert http.post("/ask", json={"query": "cat"}, headers=bearer(key)).status_code == 401
+    keys.close()
+
+
 def test_read_that_takes_too_long_is_504(path: Path, slow: Slow) -> None:
     with Memory(path, model=FakeChat(slow)) as memory, client(memory, limits=Limits(seconds=0.2)) as http:
         memory.add("a cat named Pixel")
@@ -162,34 +179,43 @@ def test_write_that_could_not_begin_in_time_was_not_done_and_one_that_began_was(
         assert [note.text for note in memory.get_all()] == ["began"]
 
 
-def test_body_that_dribbles_in_too_slowly_is_504(memory: Memory) -> None:
+async def asked(app: Any, *messages: dict[str, Any]) -> dict[str, Any]:
+    """How the answer to a POST begins whose body comes so, and no further: the test client sends a body whole."""
+    scope = {
+        "type": "http", "method": "POST", "path": "/memories", "raw_path": b"/memories", "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")], "client": ("127.0.0.1", 1),
+        "http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 80), "root_path": "",
+    }  # fmt: skip
+    coming, sent = list(messages), []
+
+    async def receive() -> dict[str, Any]:
+        if coming:
+            return coming.pop(0)
+        await asyncio.sleep(5)
+        raise AssertionError("nobody waits so long")
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    return sent[0]
+
+
+def test_body_that_dribbles_in_too_slowly_is_504_and_the_connection_ends(memory: Memory) -> None:
     with client(memory, limits=Limits(seconds=0.1)) as http:
-        # the test client sends a body whole, so the app is called as a server would call it
-        sent: list[Any] = []
-        scope = {
-            "type": "http", "method": "POST", "path": "/memories", "raw_path": b"/memories", "query_string": b"",
-            "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")], "client": ("127.0.0.1", 1),
-            "http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 80), "root_path": "",
-        }  # fmt: skip
-
-        async def run() -> None:
-            import asyncio
-
-            async def receive() -> dict[str, Any]:
-                if not sent:
-                    sent.append("first")
-                    return {"type": "http.request", "body": b'{"text": ', "more_body": True}
-                await asyncio.sleep(5)
-                raise AssertionError("nobody waits so long")
-
-            async def send(message: dict[str, Any]) -> None:
-                sent.append(message)
-
-            await http.app(scope, receive, send)
-
-        http.portal.call(run)
-        assert sent[1]["status"] == 504
+        begun = {"type": "http.request", "body": b'{"text": ', "more_body": True}
+        answer = http.portal.call(asked, http.app, begun)
+        assert answer["status"] == 504
+        assert (b"connection", b"close") in answer["headers"]
     assert memory.get_all() == []
+
+
+def test_request_whose_client_went_away_before_its_end_is_not_done(memory: Memory) -> None:
+    with client(memory) as http:
+        whole = {"type": "http.request", "body": b'{"text": "x"}', "more_body": True}
+        assert http.portal.call(asked, http.app, whole, {"type": "http.disconnect"})["status"] == 400
+        assert memory.get_all() == []
+        assert http.portal.call(asked, http.app, whole | {"more_body": False})["status"] == 200
 
 
 # -- once --------------------------------------------------------------------------------------------------------------

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from command_line import complaint, document, process
 from conftest import raw
-from serving import bearer, served, until
+from serving import bearer, error, served, until
 from test_postings import check_file
 
 from retcon import Memory
@@ -116,6 +118,79 @@ def test_repeated_request_after_a_kill_is_done_once(path: Path) -> None:
     assert answers[0].content == answers[1].content
     with Memory(path) as memory:
         assert len(memory.get_all()) == 1
+
+
+def test_two_servers_on_one_store_do_a_repeated_write_once(path: Path) -> None:
+    """The same Idempotency-Key at both at the same time: one does it, all say the same."""
+    with served(path, "--log", "error") as one, served(path, "--log", "error") as two, ThreadPoolExecutor(8) as pool:
+
+        def all_say(method: str, route: str, **more: Any) -> httpx.Response:
+            asked = [pool.submit(each.http.request, method, route, **more) for each in (one, two) * 4]
+            answers = [each.result(20) for each in asked]
+            assert {answer.status_code for answer in answers} == {200}
+            assert len({answer.content for answer in answers}) == 1
+            return answers[0]
+
+        for number in range(5):
+            body = {"text": f"note {number}", "user_id": f"u{number}"}
+            all_say("POST", "/memories", json=body, headers={"Idempotency-Key": f"add{number}"})
+            assert one.http.get("/health").json()["notes"] == 1
+            headers = {"Idempotency-Key": f"delete{number}"}
+            assert all_say("DELETE", f"/memories?user_id=u{number}", headers=headers).json()["deleted"] == 1
+
+
+def test_disk_that_is_full_loses_nothing_and_is_told_and_logged(path: Path) -> None:
+    with served(path, "--log", "error", largest_file=300_000) as running:
+        answers = [
+            running.http.post(
+                "/memories", json={"text": f"note {n} " + f"word{n} " * 200}, headers={"Idempotency-Key": f"k{n}"}
+            )
+            for n in range(40)
+        ]
+        kept = [answer.json()["results"][0]["id"] for answer in answers if answer.status_code == 200]
+        assert 0 < len(kept) < 40
+        assert {answer.status_code for answer in answers} == {200, 503}
+        full = next(answer for answer in answers if answer.status_code == 503)
+        assert error(full, 503) == "store"
+        assert "nothing was written" in full.text
+        assert running.http.post("/recall", json={"query": "note 1"}).json()["text"], "reading goes on"
+        running.process.send_signal(signal.SIGTERM)
+        code, told = running.end()
+    assert code == 0
+    assert {(line["event"], line["sqlite"]) for line in told} <= {
+        ("store", "SQLITE_FULL"),
+        ("store", "SQLITE_IOERR_WRITE"),
+    }
+    assert told
+    assert str(path) not in str(told)
+    with Memory(path) as memory:
+        assert [note.id for note in memory.get_all()] == kept
+
+
+RUDE = [
+    b"\x00\xff\xfe garbage\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00" + b"\x00" * 60, b"GET /health\r\n\r\n",
+    b"GET /memories/\xff HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"GET /memories HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n", b"GET /memories HTTP/1.0\r\n\r\n",
+    b"POST /memories HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -5\r\n\r\n{}",
+    b"POST /memories HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\nContent-Length: 20\r\n\r\n{}",
+    b"POST /memories HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\nabc\r\n",
+    b"POST /memories HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999999\r\n\r\n" + b"x" * 10_000_000,
+    b"GET /memories/../../etc/passwd HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    b"TRACE / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    b"GET /page/..%2f..%2fpyproject.toml HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    b"OPTIONS * HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"CONNECT evil.example:80 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+]  # fmt: skip
+
+
+def test_rude_bytes_are_refused_and_the_server_goes_on(path: Path) -> None:
+    with served(path, "--log", "error") as running:
+        host, _, port = running.url.removeprefix("http://").partition(":")
+        for rude in RUDE:
+            with socket.create_connection((host, int(port)), timeout=10) as client:
+                with contextlib.suppress(ConnectionError):
+                    client.sendall(rude)
+                assert client.recv(100).startswith(b"HTTP/1.1 4"), rude[:60]
+        assert running.http.get("/health").json()["notes"] == 0
 
 
 def test_keys_made_and_revoked_while_it_runs_count_at_once(db: Path) -> None:

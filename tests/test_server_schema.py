@@ -19,7 +19,7 @@ from serving import bearer
 
 from retcon import Memory
 from retcon.model import FakeChat
-from retcon.server import Keys, create_app
+from retcon.server import Keys, Limits, create_app
 
 HELD = [
     not_a_server_error,
@@ -35,7 +35,7 @@ ADMIN = bearer(KEYS.add(admin=True)[0])
 for number in range(5):
     MEMORY.add(f"note {number} about a cat named Pixel", id=f"n{number}", user_id="ann", session="s")
 
-schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(MEMORY, keys=KEYS))
+schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(MEMORY, keys=KEYS, limits=Limits(rate=0)))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import fixed_clock, raw
+from hypothesis import given
+from hypothesis import strategies as st
 
-from retcon import Memory, Scope
+from retcon import Memory, Note, Scope
 from retcon.errors import ConflictError, NotFoundError
 from retcon.store.sqlite import SqliteStore
 
@@ -176,3 +178,65 @@ def test_delete_of_thousands_at_once_takes_seconds(path: Path) -> None:
         assert memory.get("n5").follows == "n3"
         assert store.count(Scope()) == 1500
     store.close()
+
+
+# -- pages -------------------------------------------------------------------------------------------------------------
+
+PEOPLE = st.sampled_from([None, "ann", "bob"])
+STEPS = st.lists(st.tuples(st.sampled_from(["add", "add", "delete", "supersede"]), PEOPLE, PEOPLE), max_size=14)
+
+
+@given(steps=STEPS, user=PEOPLE, agent=PEOPLE, superseded=st.booleans(), size=st.integers(1, 4))
+def test_pages_that_go_on_after_the_last_note_are_the_whole_list(
+    steps: list[tuple[str, str | None, str | None]], user: str | None, agent: str | None, superseded: bool, size: int
+) -> None:
+    with Memory(":memory:") as memory:
+        for number, (verb, whose, through) in enumerate(steps):
+            current = memory.get_all()
+            if verb == "add" or not current:
+                memory.add(f"note {number}", user_id=whose, agent_id=through)
+            elif verb == "delete":
+                memory.delete(current[number % len(current)].id)
+            else:
+                memory.supersede(current[number % len(current)].id, f"note {number}")
+        listed = memory.get_all(user_id=user, agent_id=agent, superseded=superseded)
+        added = [note.id for note in memory.get_all(superseded=True)]
+        assert [note.id for note in listed] == sorted((note.id for note in listed), key=added.index)
+        pages: list[Note] = []
+        while page := memory.get_all(
+            user_id=user, agent_id=agent, superseded=superseded, limit=size, after=pages[-1].id if pages else None
+        ):
+            pages += page
+        assert pages == listed
+
+
+def test_page_after_a_note_of_another_scope_or_of_nobody(memory: Memory) -> None:
+    for number in range(4):
+        memory.add(f"note {number}", id=f"n{number}", user_id="ann" if number % 2 else "bob")
+    assert [note.id for note in memory.get_all(user_id="ann", after="n2")] == ["n3"]
+    assert [note.id for note in memory.get_all(after="n1")] == ["n2", "n3"]
+    with pytest.raises(NotFoundError):
+        memory.get_all(after="nobody")
+
+
+def test_page_of_one_users_notes_is_neither_sorted_nor_walked_to(memory: Memory, path: Path) -> None:
+    for number in range(200):
+        memory.add(f"note {number}", id=f"n{number}", user_id="ann" if number % 4 else "bob")
+
+    def steps(after: str | None) -> int:
+        """Rows that SQLite steps over, by its own count, until it has ten notes."""
+        taken = 0
+
+        def step() -> int:
+            nonlocal taken
+            taken += 1
+            return 0
+
+        with memory.store._connections.another() as connection, pytest.MonkeyPatch.context() as patch:
+            connection.set_progress_handler(step, 1)
+            patch.setattr(memory.store, "_rows", lambda query, values: connection.execute(query, values))
+            assert len(memory.get_all(user_id="ann", after=after, limit=10)) == 10
+        return taken
+
+    assert abs(steps("n150") - steps(None)) < 100, "a deep page costs what the first one does"
+    assert steps(None) < 2_000, "an eleventh note is all that is read beyond the page"

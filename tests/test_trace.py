@@ -5,17 +5,20 @@ from __future__ import annotations
 import subprocess
 import sys
 import timeit
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from serving import LOCAL
 
 from retcon import Memory
+from retcon.errors import ModelUnavailableError
+from retcon.model import FakeChat
 from retcon.server import create_app
 from retcon.trace import span
 
@@ -33,6 +36,13 @@ def exporter() -> InMemorySpanExporter:
 def spans(exporter: InMemorySpanExporter) -> InMemorySpanExporter:
     exporter.clear()
     return exporter
+
+
+def nested(spans: InMemorySpanExporter) -> list[tuple[ReadableSpan, str | None]]:
+    """Each finished span with the name of the one around it."""
+    made = spans.get_finished_spans()
+    names = {each.context.span_id: each.name for each in made if each.context}
+    return [(each, None if each.parent is None else names[each.parent.span_id]) for each in made]
 
 
 @pytest.mark.parametrize("loaded", ["", "import opentelemetry.trace\n"], ids=["absent", "not set up"])
@@ -85,14 +95,40 @@ def test_spans_nest_over_the_threads_of_the_service_and_hold_nobodys_words(
         http.get("/memories/quetzal", params={"since": "kumquat"})
         made = {each.name: each for each in spans.get_finished_spans()}
     assert {"retcon.add", "retcon.recall", "retcon.search"} <= set(made)
-    names = {each.context.span_id: each.name for each in spans.get_finished_spans() if each.context}
-    for name, each in made.items():
-        above = None if each.parent is None else names[each.parent.span_id]
-        assert above == {"outer": None, "retcon.request": "outer"}.get(name, "retcon.request")
+    within: dict[str, set[str | None]] = {"outer": {None}, "retcon.request": {"outer"}}
+    within |= {"retcon.features": {"retcon.recall"}, "retcon.retrieve": {"retcon.recall", "retcon.search"}}
+    for each, above in nested(spans):
+        assert above in within.get(each.name, {"retcon.request"})
         assert not [word for word in ("zanzibar", "quetzal", "marzipan", "kumquat") if word in each.to_json()]
     attributes = dict(made["retcon.recall"].attributes or {})
     assert attributes["retcon.budget"] == 32
     assert {"retcon.action", "retcon.tokens"} <= set(attributes)
+
+
+def test_recall_and_ask_are_traced_stage_by_stage_and_hold_nobodys_words(
+    spans: InMemorySpanExporter, path: Path
+) -> None:
+    with Memory(path, model=FakeChat(lambda ask: "quetzal"), top_k=7) as memory:
+        memory.add("zanzibar and marzipan", user_id="kumquat")
+        memory.recall("marzipan", 64, user_id="kumquat", action="merge")
+        memory.ask("marzipan", 64)
+        found = nested(spans)
+    stages = {each.name: dict(each.attributes or {}) for each, _ in found}
+    assert stages["retcon.retrieve"] == {"retcon.top_k": 7}
+    assert stages["retcon.features"] == stages["retcon.read"] == {}
+    assert [each.attributes for each, _ in found if each.name == "retcon.generate"] == [{"retcon.action": "merge"}]
+    assert not [
+        each for each, _ in found for word in ("zanzibar", "quetzal", "marzipan", "kumquat") if word in each.to_json()
+    ]
+
+
+def test_stage_that_fails_is_marked_and_recall_goes_on(spans: InMemorySpanExporter, path: Path) -> None:
+    with Memory(path, model=FakeChat([ModelUnavailableError("zanzibar")] * 9)) as memory:
+        memory.add("a cat named Pixel")
+        assert memory.recall("cat", 64, action="merge").warnings
+    (failed,) = [each for each in spans.get_finished_spans() if each.name == "retcon.generate"]
+    assert dict(failed.attributes or {}) == {"retcon.action": "merge", "error.type": "ModelUnavailableError"}
+    assert "zanzibar" not in failed.to_json()
 
 
 def test_request_belongs_to_the_span_that_its_caller_names(spans: InMemorySpanExporter, memory: Memory) -> None:

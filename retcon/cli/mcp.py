@@ -12,6 +12,8 @@ from retcon import validate
 from retcon.cli import options as opt
 from retcon.cli import show
 from retcon.errors import InputError, MissingExtraError
+from retcon.grant import bound_to
+from retcon.serving import bracketed
 from retcon.tokens import check_budget
 
 EXAMPLES = (
@@ -78,7 +80,7 @@ def mcp(
         timeout=timeout, focus=not no_focus, guard=guard, **chosen,
     ) as memory:  # fmt: skip
         workers = ours.Workers()
-        server = ours.build(ours.Desk(memory, bound, budget), workers)
+        server = ours.build(ours.Desk(memory, bound_to(bound), budget), workers)
         if address is None:
             ours.serve_stdio(server, workers, memory.close)
         else:
@@ -115,12 +117,8 @@ def _command(given: dict[str, Any]) -> dict[str, Any]:
 
 def _url(address: Any, path: str, key_env: str | None) -> dict[str, Any]:
     """How a client finds the server."""
-    host = address.names[0] if address.names else address.host
-    host = f"[{host}]" if ":" in host else host
-    entry: dict[str, Any] = {
-        "type": "http",
-        "url": f"http://{host}:{address.port}{path}",
-    }
+    host = bracketed(address.names[0] if address.names else address.host)
+    entry: dict[str, Any] = {"type": "http", "url": f"http://{host}:{address.port}{path}"}
     return entry | ({"headers": {"Authorization": f"Bearer ${{{key_env}}}"}} if key_env else {})
 
 

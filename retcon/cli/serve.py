@@ -13,7 +13,8 @@ import typer
 from retcon.cli import options as opt
 from retcon.cli import show
 from retcon.errors import InputError
-from retcon.server.keys import IDS, Entry, Keys
+from retcon.grant import IDS
+from retcon.server.keys import Entry, Keys
 from retcon.server.limits import Limits
 
 SERVE = (
@@ -93,14 +94,14 @@ def serve(
     Without keys it answers this machine only; 'retcon keys add' makes one. The first Ctrl-C or SIGTERM finishes what
     was accepted, the second ends at once.
     """
-    from retcon.server.run import Address, check_host
+    from retcon.server.run import check_host
     from retcon.server.run import serve as run
 
     kept = _kept(keys, db)
     check_host(host, kept)  # before a store is made
 
-    def ready(address: Address) -> None:
-        show.document({"url": address.url}) if as_json else show.out(f"serving {db} at {address.url}")
+    def ready(url: str) -> None:
+        show.document({"url": url}) if as_json else show.out(f"serving {db} at {url}")
         sys.stdout.flush()
 
     limits = Limits(
@@ -111,10 +112,7 @@ def serve(
         db, create=True, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k,
         timeout=timeout, focus=not no_focus, guard=guard, **opt.model(model, model_name),
     ) as memory:  # fmt: skip
-        run(
-            memory, host=host, port=port, keys=kept, limits=limits, reports=reports,
-            log=log.value, ready=ready,
-        )  # fmt: skip
+        run(memory, host=host, port=port, keys=kept, limits=limits, reports=reports, log=log.value, ready=ready)
 
 
 class KeyJob(StrEnum):

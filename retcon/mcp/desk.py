@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from retcon import validate
 from retcon.answer import Answer, Rung
 from retcon.errors import InputError, NotFoundError
+from retcon.grant import EVERYTHING, Grant
 from retcon.mcp import shapes
 from retcon.memory import DEFAULT_BUDGET, Memory
-from retcon.note import Note, Recall, Scope, Source
+from retcon.note import Note, Recall, Source
 from retcon.operate import usable
 from retcon.store import Deleted
-
-ALL = Scope()
 
 
 class StoppedError(Exception):
@@ -28,22 +27,25 @@ class Desk:
     """What the tools do. A desk that is bound to a scope can neither see nor touch what lies outside it."""
 
     memory: Memory
-    bound: Scope = ALL
+    grant: Grant = EVERYTHING
     budget: int = DEFAULT_BUDGET
     stopped: Callable[[], bool] = lambda: False  # asked between the looks of a question
 
-    def scope(self, given: shapes.Whose) -> Scope:
-        """The scope that the server is bound to, else the one that the call names."""
-        if self.bound != ALL:
-            return self.bound
-        return validate.scope(given.user_id, given.agent_id, given.run_id)
+    @property
+    def bound(self) -> bool:
+        """Whether the server serves one scope, so that calls name none."""
+        return not self.grant.admin
 
-    def note(self, note_id: str, scope: Scope) -> Note:
-        """The note with this id, where it lies within the scope."""
-        found = self.memory.get(note_id)
-        if not _within(found, scope):
-            raise NotFoundError(note_id)
-        return found
+    def granted(self, given: shapes.Whose) -> Grant:
+        """What the call is about: the server's own scope, or the part of it that the call names."""
+        named = validate.scope(given.user_id, given.agent_id, given.run_id)
+        return replace(self.grant, scope=self.grant.narrow(named))
+
+    def _ids(self, given: shapes.Whose) -> dict[str, Any]:
+        return asdict(self.granted(given).scope)
+
+    def _note(self, note_id: str, given: shapes.Whose) -> Note:
+        return self.granted(given).find(note_id, self.memory.get)
 
     def add(self, given: shapes.Add) -> shapes.Added:
         """Store a text or the turns of a conversation."""
@@ -53,7 +55,7 @@ class Desk:
             return self._correct(given, given.supersedes)
         what: Any = given.text if given.messages is None else [turn.model_dump() for turn in given.messages]
         stored = self.memory.add(
-            what, id=given.id, **_ids(self.scope(given)), session=given.session, speaker=given.speaker,
+            what, id=self._named(given.id), **self._ids(given), session=given.session, speaker=given.speaker,
             timestamp=given.timestamp, metadata=given.metadata,
         )  # fmt: skip
         return shapes.Added(ids=[note.id for note in stored], stored=len(stored))
@@ -62,7 +64,7 @@ class Desk:
         if given.text is None:
             raise InputError("a correction is one text: give text, not messages")
         stored = self.memory.supersede(
-            self.note(old, self.scope(given)).id, given.text, new_id=given.id, timestamp=given.timestamp,
+            self._note(old, given).id, given.text, new_id=self._named(given.id), timestamp=given.timestamp,
             speaker=given.speaker, session=given.session, metadata=given.metadata,
         )  # fmt: skip
         return shapes.Added(ids=[stored.id], stored=1)
@@ -70,7 +72,7 @@ class Desk:
     def search(self, given: shapes.Search) -> shapes.SearchResult:
         """Ranked memories."""
         hits = self.memory.search(
-            given.query, **_ids(self.scope(given)), **_filter(given), top_k=given.top_k, metadata=given.metadata
+            given.query, **self._ids(given), **_filter(given), top_k=given.top_k, metadata=given.metadata
         )
         found = [
             shapes.Found(
@@ -85,7 +87,7 @@ class Desk:
     def context(self, given: shapes.Context) -> shapes.ContextResult:
         """The best text within the budget."""
         recall = self.memory.recall(
-            given.query, self._budget(given.budget_tokens), **_ids(self.scope(given)), **_filter(given),
+            given.query, self._budget(given.budget_tokens), **self._ids(given), **_filter(given),
             exclude=given.exclude or (),
         )  # fmt: skip
         return shapes.ContextResult(
@@ -106,7 +108,7 @@ class Desk:
                 "use get_memory_context and read the text yourself"
             )
         answer = self.memory.ask(
-            given.question, self._budget(given.budget_tokens), **_ids(self.scope(given)), **_filter(given),
+            given.question, self._budget(given.budget_tokens), **self._ids(given), **_filter(given),
             max_rungs=given.max_looks, seen=self._go_on,
         )  # fmt: skip
         return _answered(answer)
@@ -117,58 +119,52 @@ class Desk:
 
     def get(self, given: shapes.One) -> shapes.MemoryItem:
         """One memory in full."""
-        return shapes.MemoryItem.of(self.note(given.id, self.scope(given)))
+        return shapes.MemoryItem.of(self._note(given.id, given))
 
     def sources(self, given: shapes.Many) -> shapes.SourcesResult:
         """Memories in full, with their versions."""
-        scope = self.scope(given)
         found: list[shapes.Origin] = []
         missing: list[str] = []
         for note_id in dict.fromkeys(given.ids):
             try:
-                found.append(self._origin(note_id, scope))
+                found.append(self._origin(note_id, given))
             except NotFoundError:
                 missing.append(note_id)
         if not found:
             raise NotFoundError(missing[0])
         return shapes.SourcesResult(sources=found, missing=missing)
 
-    def _origin(self, note_id: str, scope: Scope) -> shapes.Origin:
-        note = self.note(note_id, scope)
-        versions = [each for each in self.memory.history(note_id) if _within(each, scope)]
+    def _origin(self, note_id: str, given: shapes.Whose) -> shapes.Origin:
+        note = self._note(note_id, given)
+        versions = [each for each in self.memory.history(note.id) if self.granted(given).covers(each)]
         shown = [shapes.MemoryItem.of(each) for each in versions] if len(versions) > 1 else []
         return shapes.Origin(memory=shapes.MemoryItem.of(note), versions=shown)
 
     def delete(self, given: shapes.One) -> shapes.Gone:
         """Delete one memory."""
-        return _gone(self.memory.delete(self.note(given.id, self.scope(given)).id))
+        return _gone(self.memory.delete(self._note(given.id, given).id))
 
     def delete_all(self, given: shapes.Whose) -> shapes.Gone:
         """Delete every memory of a scope."""
-        scope = self.scope(given)
-        if scope == ALL:
+        ids = self._ids(given)
+        if not any(ids.values()):
             raise InputError("name a user_id, agent_id or run_id: this tool never empties a whole store")
-        return _gone(self.memory.delete_all(**_ids(scope)))
+        return _gone(self.memory.delete_all(**ids))
 
     def explain(self, given: shapes.Context) -> shapes.DecisionResult:
         """The decision alone."""
         decision = self.memory.decide(
-            given.query, self._budget(given.budget_tokens), **_ids(self.scope(given)), **_filter(given),
+            given.query, self._budget(given.budget_tokens), **self._ids(given), **_filter(given),
             exclude=given.exclude or (),
         )  # fmt: skip
         plain = decision.to_dict() | {"budget_tokens": decision.budget}
         return shapes.DecisionResult(**{name: plain[name] for name in shapes.DecisionResult.model_fields})
 
+    def _named(self, chosen: str | None) -> str | None:
+        return None if chosen is None else self.grant.name(chosen)
+
     def _budget(self, given: int | None) -> int:
         return self.budget if given is None else given
-
-
-def _within(note: Note, scope: Scope) -> bool:
-    return all(wanted in (None, getattr(note, name)) for name, wanted in _ids(scope).items())
-
-
-def _ids(scope: Scope) -> dict[str, Any]:
-    return {"user_id": scope.user_id, "agent_id": scope.agent_id, "run_id": scope.run_id}
 
 
 def _filter(given: shapes.Within) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -26,9 +27,10 @@ from pydantic import BaseModel
 import retcon
 from retcon.errors import InputError, RetconError
 from retcon.mcp import shapes
-from retcon.mcp.desk import ALL, Desk
+from retcon.mcp.desk import Desk
 from retcon.mcp.tools import TOOLS
 from retcon.operate import as_data
+from retcon.serving import line
 
 T = TypeVar("T")
 Context = ServerRequestContext[Any, Any]
@@ -36,6 +38,7 @@ Context = ServerRequestContext[Any, Any]
 MEMORY = "memory://"
 PROMPT = "with_memory"
 JSON = "application/json"
+LONGEST = 1000  # characters of an error: a model reads it and corrects its call
 _ABOUT = (
     "Long-term memory under a token budget. Before you answer something that may depend on earlier conversations, call "
     "get_memory_context with the user's question; where its text does not hold the answer and `more` is true, call it "
@@ -64,7 +67,7 @@ class Workers:
         """What the call returns. If this is cancelled, a call that has begun goes on by itself."""
         if self._closed:
             raise InputError("the server is shutting down")
-        future = self._pools[model].submit(call)
+        future = self._pools[model].submit(contextvars.copy_context().run, call)
         self._running[model].add(future)
         future.add_done_callback(self._running[model].discard)
         return await asyncio.wrap_future(future)
@@ -80,12 +83,11 @@ class Workers:
 
 def build(desk: Desk, workers: Workers) -> Server[Any]:
     """The server for that desk; it runs on any transport of the mcp package."""
-    bound = desk.bound != ALL
-    offers = _Offers(desk, workers, bound)
+    offers = _Offers(desk, workers)
     return Server(
         "retcon", version=retcon.__version__, title="retcon memory",
         description="Memory for language agents under a token budget.",
-        instructions=_ABOUT + (_BOUND if bound else _FREE),
+        instructions=_ABOUT + (_BOUND if desk.bound else _FREE),
         on_list_tools=offers.list_tools, on_call_tool=offers.call_tool,
         on_list_resources=offers.list_resources, on_list_resource_templates=offers.list_templates,
         on_read_resource=offers.read_resource, on_list_prompts=offers.list_prompts, on_get_prompt=offers.get_prompt,
@@ -95,9 +97,9 @@ def build(desk: Desk, workers: Workers) -> Server[Any]:
 class _Offers:
     """The handlers."""
 
-    def __init__(self, desk: Desk, workers: Workers, bound: bool) -> None:
-        self.desk, self.workers, self.bound = desk, workers, bound
-        self.listed = [tool.listed(bound=bound) for tool in TOOLS.values()]
+    def __init__(self, desk: Desk, workers: Workers) -> None:
+        self.desk, self.workers, self.bound = desk, workers, desk.bound
+        self.listed = [tool.listed(bound=desk.bound) for tool in TOOLS.values()]
 
     async def list_tools(self, context: Context, params: t.PaginatedRequestParams | None) -> t.ListToolsResult:
         return t.ListToolsResult(tools=self.listed)
@@ -173,7 +175,7 @@ def told(error: BaseException) -> str:
     text = str(error) if isinstance(error, RetconError) else f"a fault of retcon itself: {type(error).__name__}"
     if not isinstance(error, RetconError):
         print(f"retcon: {text}", file=sys.stderr)
-    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())[:1000]
+    return line(text, LONGEST)
 
 
 @contextlib.contextmanager

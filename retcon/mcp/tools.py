@@ -11,10 +11,11 @@ from mcp.types import ToolAnnotations
 from pydantic import BaseModel, ValidationError
 
 from retcon.errors import InputError
+from retcon.grant import IDS
 from retcon.mcp import shapes
 from retcon.mcp.desk import Desk
+from retcon.serving import complaint
 
-SCOPE = tuple(shapes.Whose.model_fields)
 _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 _ASKS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
 _ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
@@ -36,8 +37,8 @@ class Tool:
 
     def arguments(self, *, bound: bool) -> list[str]:
         """The names of what it takes, whose memories last; a bound server takes no scope."""
-        own = [name for name in self.takes.model_fields if name not in SCOPE]
-        return own if bound else [*own, *SCOPE]
+        own = [name for name in self.takes.model_fields if name not in IDS]
+        return own if bound else [*own, *IDS]
 
     def listed(self, *, bound: bool) -> Listed:
         """The tool as it is published."""
@@ -53,22 +54,14 @@ class Tool:
         """The arguments, checked; what is wrong with them is told in one line that repeats none of their values."""
         known = self.arguments(bound=bound)
         unknown = [name for name in arguments if name not in known]
-        if unknown and bound and unknown[0] in SCOPE:
+        if unknown and bound and unknown[0] in IDS:
             raise InputError(f"this server is bound to one scope, and {self.name} takes no {unknown[0]}")
         if unknown:
             raise InputError(f"{self.name} takes no {unknown[0][:40]!r}; it takes {', '.join(known) or 'nothing'}")
         try:
             return self.takes.model_validate(arguments)
         except ValidationError as error:
-            raise InputError(_complaint(error)) from None
-
-
-def _complaint(error: ValidationError) -> str:
-    told = []
-    for each in error.errors(include_input=False, include_url=False)[:3]:
-        where = ".".join(str(part) for part in each["loc"])
-        told.append(f"{where} is missing" if each["type"] == "missing" else f"{where}: {each['msg'].lower()}")
-    return "; ".join(told)
+            raise InputError(complaint(error.errors(include_input=False, include_url=False))) from None
 
 
 TOOLS = {

@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import ipaddress
 import json
 import logging
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +20,6 @@ from typing import Any
 
 import anyio
 import mcp.types as t
-import uvicorn
 from anyio.abc import ObjectReceiveStream
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -32,9 +29,11 @@ from pydantic import ValidationError
 
 from retcon.errors import InputError
 from retcon.mcp.server import Workers
+from retcon.serving import bracketed, error_body, http_server, is_loopback, line, listening
 
 PATH = "/mcp"
 GRACE = 3.0  # seconds that writes, and answers over HTTP, have to end
+SECONDS = 30.0  # that a request over HTTP may take to come in
 _EVERYWHERE = ("0.0.0.0", "::", "")
 _ORDINARY = "ASGI callable returned without"  # how uvicorn calls a stream that ends with the server
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
@@ -121,7 +120,7 @@ class Address:
     names: tuple[str, ...] = ()  # that clients use for this machine, in the Host header
 
     def __post_init__(self) -> None:
-        if self.key is None and not _is_loopback(self.host):
+        if self.key is None and not is_loopback(self.host):
             raise InputError(f"{self.host or 'an empty host'} is reachable from elsewhere: --key-env NAME names a key")
         if self.key is None and self.names:
             raise InputError("--allow-host lets others in: --key-env NAME names the key they need")
@@ -131,7 +130,7 @@ class Address:
     @property
     def security(self) -> TransportSecuritySettings:
         """Which Host and Origin headers are let through."""
-        own = () if self.host in _EVERYWHERE or _is_loopback(self.host) else (_bracketed(self.host),)
+        own = () if self.host in _EVERYWHERE or is_loopback(self.host) else (bracketed(self.host),)
         hosts = [each for name in (*_LOCAL, *own, *self.names) for each in (name, f"{name}:*")]
         return TransportSecuritySettings(
             enable_dns_rebinding_protection=True,
@@ -146,27 +145,14 @@ def serve_http(server: Server[Any], workers: Workers, close: Callable[[], None],
     app: Any = server.streamable_http_app(streamable_http_path=PATH, transport_security=address.security)
     if address.key is not None:
         app = Keyed(app, address.key)
-    config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="on", ws="none", server_header=False,
-        timeout_graceful_shutdown=int(GRACE),
-    )  # fmt: skip
-    with listening(address) as opened:
+    web = http_server(app, seconds=SECONDS, grace=GRACE)
+    with listening(address.host, address.port) as opened:
         host, port = opened.getsockname()[:2]
-        print(f"retcon: MCP at http://{_bracketed(host)}:{port}{PATH}, Ctrl-C ends it", file=sys.stderr, flush=True)
+        print(f"retcon: MCP at http://{bracketed(host)}:{port}{PATH}, Ctrl-C ends it", file=sys.stderr, flush=True)
         for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn passes a signal on once it has shut down: end here
             signal.signal(number, lambda *_: None)
-        uvicorn.Server(config).run(sockets=[opened])
+        web.run(sockets=[opened])
     leave(workers, close)
-
-
-def listening(address: Address) -> socket.socket:
-    """A socket that listens there."""
-    try:
-        family = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((address.host, address.port), family=family)
-    except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot listen on {address.host} port {address.port}: {why}") from None
 
 
 class Keyed:
@@ -179,27 +165,15 @@ class Keyed:
         if scope["type"] != "http" or self._has_key(scope["headers"]):
             await self.app(scope, receive, send)
             return
-        body = json.dumps({"error": {"code": "unauthorized", "message": "send the key: Authorization: Bearer KEY"}})
+        body = error_body("key", "send the key: Authorization: Bearer KEY")
         headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Bearer")]
+        headers.append((b"content-length", str(len(body)).encode()))
         await send({"type": "http.response.start", "status": 401, "headers": headers})
-        await send({"type": "http.response.body", "body": body.encode()})
+        await send({"type": "http.response.body", "body": body})
 
     def _has_key(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
         sent = [value for name, value in headers if name == b"authorization"]
         return len(sent) == 1 and hmac.compare_digest(sent[0], self._wanted)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 # -- both --------------------------------------------------------------------------------------------------------------
@@ -217,8 +191,7 @@ class _Plain(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         kind = record.exc_info[0] if record.exc_info else None
-        line = record.getMessage() + (f" ({kind.__name__})" if kind else "")
-        return "retcon: " + " ".join("".join(sign if sign.isprintable() else " " for sign in line).split())[:300]
+        return "retcon: " + line(record.getMessage() + (f" ({kind.__name__})" if kind else ""))
 
 
 def _log_plainly() -> None:

@@ -5,6 +5,7 @@ calls.py    one function a verb: a grant and a request -> plain JSON values; the
 app.py      the routes
 gate.py     who may come in: host, origin, key, rate, size, how many at once; one log line and one count for each
 keys.py     Bearer keys, hashed, each bound to a scope
+private.py  small files that only their owner may read
 once.py     the same request with the same Idempotency-Key is done once
 workers.py  threads for reads, one for writes; what takes too long
 faults.py   every error as one JSON shape
@@ -22,8 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from retcon.errors import MissingExtraError
+from retcon.grant import Grant
 from retcon.memory import Memory
-from retcon.server.keys import Grant, Keys
+from retcon.server.keys import Keys
 from retcon.server.limits import Limits
 
 if TYPE_CHECKING:

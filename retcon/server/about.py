@@ -35,6 +35,10 @@ def document(app: FastAPI) -> dict[str, Any]:
     parts = found.setdefault("components", {})
     parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     found["security"] = [{"key": []}, {}]
+    for route in (route for methods in found["paths"].values() for route in methods.values()):
+        for code, answer in route["responses"].items():
+            if code != "200" and "text/plain" in answer["content"]:  # errors are JSON also where the answer is not
+                answer["content"]["application/json"] = answer["content"].pop("text/plain")
     return found
 
 

@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import unquote
 
 from fastapi import FastAPI, Header, Query, Request, Response
+from fastapi import Path as PathPart
 from fastapi.exceptions import RequestValidationError
+from pydantic import AfterValidator
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 
 import retcon
-from retcon.errors import InputError, RetconError, StoreError
+from retcon.errors import InputError, RetconError
+from retcon.grant import Grant
 from retcon.memory import Memory
-from retcon.server import about, faults, logs, page
+from retcon.server import about, page
 from retcon.server import schema as s
 from retcon.server.calls import Calls, Write
 from retcon.server.faults import Refused, invalid, refused
 from retcon.server.gate import Gate
-from retcon.server.keys import Grant, Keys
+from retcon.server.keys import Keys
 from retcon.server.limits import Limits
 from retcon.server.metrics import Metrics
 from retcon.server.once import Once
-from retcon.server.workers import Workers, late
+from retcon.server.workers import Workers
+from retcon.serving import error_body
 
 Plain = dict[str, Any]
 Key = Annotated[
@@ -39,6 +43,11 @@ Key = Annotated[
         description="The same write with the same key is done once, and answered the same each time.",
     ),
 ]  # fmt: skip
+NoteId = Annotated[
+    str,
+    PathPart(description="The id of a note, percent-encoded: a slash in it is %2F."),
+    AfterValidator(unquote),  # the gate has left it as it was sent
+]
 WHY = {
     400: "The body is not JSON.",
     401: "No key, or one that is wrong or revoked.",
@@ -75,36 +84,20 @@ class Service:
     async def write(self, request: Request, key: str | None, make: Callable[[Grant], Write]) -> Response:
         """The answer of a write, which is done once for each Idempotency-Key."""
         grant, deadline = request.state.grant, request.state.deadline
-        if key is None:
-            done, body = await self.workers.write(partial(self._done, make, grant), deadline)
-        else:
-            try:
-                async with self.once.alone(grant.id, key, deadline):
-                    done, body = await self.workers.write(partial(self._done_once, make, grant, key), deadline)
-            except TimeoutError:
-                raise late(self.workers.seconds) from None
+        done, body = await self.workers.write(partial(self._done, make, grant, key), deadline)
         self.metrics.count("retcon_notes_added_total", done.get("added", 0))
         self.metrics.count("retcon_notes_deleted_total", done.get("deleted", 0))
         return _json(body)
 
-    def _done(self, make: Callable[[Grant], Write], grant: Grant) -> tuple[dict[str, int], bytes]:
-        write = make(grant)
-        answer = write.answer(write.do(None))
-        return _tally(answer), dumped(answer)
-
-    def _done_once(self, make: Callable[[Grant], Write], grant: Grant, key: str) -> tuple[dict[str, int], bytes]:
-        write = make(grant)
-        turn = self.once.turn(grant.id, key, write.asked)
-        kept = self.once.find(turn)
-        if kept is not None:
-            return {}, dumped(write.answer(kept))
-        kept = write.do(turn)
-        try:
-            self.once.keep(turn, kept)
-        except StoreError as error:  # it is written; a repeated request finds its notes by their ids
-            logs.event(logging.WARNING, "not remembered", **logs.where(error))
+    def _done(self, make: Callable[[Grant], Write], grant: Grant, key: str | None) -> tuple[dict[str, int], bytes]:
+        write, again = make(grant), False
+        if key is None:
+            kept = write.do(None)
+        else:
+            turn = self.once.turn(grant.id, key, write.asked)
+            kept, again = self.once.done(turn, lambda: write.do(turn))
         answer = write.answer(kept)
-        return _tally(answer), dumped(answer)
+        return {} if again else _tally(answer), dumped(answer)
 
     def _count(self, found: Plain) -> None:
         if "tried" in found:
@@ -116,15 +109,15 @@ class Service:
 
 def build(memory: Memory, *, keys: Keys | None, limits: Limits, once: Once | None, reports: Path | None) -> FastAPI:
     """The application; see `retcon.server.create_app`."""
-    own = Once(":memory:" if memory.store.in_memory else f"{memory.store.path}.requests") if once is None else None
-    service = Service(Calls(memory, limits), Workers(limits), once or own, Metrics())  # type: ignore[arg-type]
+    theirs, once = once, once or Once(":memory:" if memory.store.in_memory else f"{memory.store.path}.requests")
+    service = Service(Calls(memory, limits), Workers(limits), once, Metrics())
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         await asyncio.to_thread(service.workers.close)
-        if own is not None:
-            own.close()
+        if theirs is None:
+            service.once.close()
 
     app = FastAPI(
         title="retcon", version=retcon.__version__, description=about.DESCRIPTION, docs_url=None, redoc_url=None,
@@ -169,12 +162,12 @@ def _writes(app: FastAPI, service: Service) -> None:
         return await service.write(request, key, lambda grant: calls.delete_all(grant, query))
 
     @app.delete("/memories/{id}", responses=_documented(s.DeletedOut, 404), tags=["write"])
-    async def delete(request: Request, id: str, key: Key = None) -> Response:  # noqa: A002
+    async def delete(request: Request, id: NoteId, key: Key = None) -> Response:  # noqa: A002
         """Delete a note and all that stands on it. A note that it corrected is current again."""
         return await service.write(request, key, lambda grant: calls.delete(grant, id))
 
     @app.post("/memories/{id}/supersede", responses=_documented(s.SupersedeOut, 400, 404, 409), tags=["write"])
-    async def supersede(request: Request, id: str, body: s.SupersedeIn, key: Key = None) -> Response:  # noqa: A002
+    async def supersede(request: Request, id: NoteId, body: s.SupersedeIn, key: Key = None) -> Response:  # noqa: A002
         """Correct a note: recall finds the correction from now on, and history shows both."""
         return await service.write(request, key, lambda grant: calls.supersede(grant, id, body))
 
@@ -189,17 +182,17 @@ def _reads(app: FastAPI, service: Service) -> None:
         return await service.read(request, lambda grant: calls.page(grant, query))
 
     @app.get("/memories/{id}", responses=_documented(s.NoteOut, 404), tags=["read"])
-    async def get(request: Request, id: str) -> Response:  # noqa: A002
+    async def get(request: Request, id: NoteId) -> Response:  # noqa: A002
         """One note."""
         return await service.read(request, lambda grant: calls.get(grant, id))
 
     @app.get("/memories/{id}/history", responses=_documented(s.NotesOut, 404), tags=["read"])
-    async def history(request: Request, id: str) -> Response:  # noqa: A002
+    async def history(request: Request, id: NoteId) -> Response:  # noqa: A002
         """Every version of a note, oldest first."""
         return await service.read(request, lambda grant: calls.history(grant, id))
 
     @app.get("/memories/{id}/sources", responses=_documented(s.SourcesOut, 404), tags=["read"])
-    async def sources(request: Request, id: str) -> Response:  # noqa: A002
+    async def sources(request: Request, id: NoteId) -> Response:  # noqa: A002
         """The raw notes behind a note (itself), or behind the record that a recall names."""
         return await service.read(request, lambda grant: calls.sources(grant, id))
 
@@ -292,7 +285,7 @@ def _once_each(request: Request) -> None:
 
 async def _refused(_: Request, error: Exception) -> Response:
     no = _reason(error)
-    return Response(faults.body(no.code, no.message), no.status, no.headers, "application/json")
+    return Response(error_body(no.code, no.message), no.status, no.headers, "application/json")
 
 
 def _reason(error: Exception) -> Refused:

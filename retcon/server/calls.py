@@ -11,17 +11,18 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from retcon import retrieve, validate
 from retcon.errors import InputError, NotFoundError
+from retcon.grant import IDS, Grant
 from retcon.memory import Memory
 from retcon.note import Decision, Filter, Hit, Note, Recall, Scope
 from retcon.operate import usable
 from retcon.route import Router
 from retcon.server.faults import Refused
-from retcon.server.keys import IDS, Grant
 from retcon.server.limits import Limits
 from retcon.server.once import Turn
 from retcon.server.schema import (
@@ -86,7 +87,7 @@ class Calls:
         fields = {name: getattr(body, name) for name in ("timestamp", "speaker", "session", "metadata")}
 
         def do(turn: Turn | None) -> Any:
-            old = self._owned(grant, note_id)
+            old = grant.find(note_id, self.memory.get)
             new_id = chosen or (turn.id(0) if turn else None)
             with span("retcon.supersede"):
                 stored = self._done_before(new_id, old) if turn else None
@@ -103,7 +104,7 @@ class Calls:
         """The write that deletes a note and all that stands on it."""
 
         def do(_: Turn | None) -> Any:
-            note = self._owned(grant, note_id)
+            note = grant.find(note_id, self.memory.get)
             with span("retcon.delete"):
                 return _gone(self.memory.delete(note.id), grant)
 
@@ -145,7 +146,8 @@ class Calls:
             links = {link: draft[link] for link in ("follows", "supersedes") if draft.get(link) is not None}
             ours = {link: grant.name(given) for link, given in links.items()}
             yield draft | {
-                link: ours[link] if ours[link] in known else self._owned(grant, links[link]).id for link in links
+                link: ours[link] if ours[link] in known else grant.find(links[link], self.memory.get).id
+                for link in links
             }
 
     def _done_before(self, new_id: str | None, old: Note) -> Note | None:
@@ -157,11 +159,11 @@ class Calls:
 
     def get(self, grant: Grant, note_id: str) -> dict[str, Any]:
         """One note."""
-        return _note(self._owned(grant, note_id))
+        return _note(grant.find(note_id, self.memory.get))
 
     def history(self, grant: Grant, note_id: str) -> dict[str, Any]:
         """Every version of a note, oldest first."""
-        note = self._owned(grant, note_id)
+        note = grant.find(note_id, self.memory.get)
         return {"results": [_note(version) for version in self.memory.history(note.id) if grant.covers(version)]}
 
     def sources(self, grant: Grant, note_id: str) -> dict[str, Any]:
@@ -172,7 +174,7 @@ class Calls:
             return {"id": note["id"], "kind": "note", "results": [note]}
         record = json.loads(kept[1])["record"]
         try:
-            notes = [self._owned(grant, each) for each in record["sources"]]
+            notes = [grant.find(each, self.memory.get) for each in record["sources"]]
         except NotFoundError:
             raise NotFoundError(note_id) from None
         return {
@@ -185,13 +187,10 @@ class Calls:
             raise _too_much("limit", query.limit, self.limits.page)
         scope = grant.narrow(validate.scope(query.user_id, query.agent_id, query.run_id))
         only = validate.only(query.session, query.since, query.until, _object(query.metadata))
-        start, after = (query.offset, None) if query.cursor is None else _read_cursor(query.cursor)
-
-        def listed() -> Iterator[Note]:
-            return self.memory.store.all(scope, only, superseded=query.superseded)
-
+        start, last = (query.offset, None) if query.cursor is None else _read_cursor(query.cursor)
+        listed = partial(self.memory.store.all, scope, only, superseded=query.superseded)
         with span("retcon.list", limit=query.limit):
-            found = list(islice(_after(listed, start, after), query.limit + 1))
+            found = self._after(grant, listed, last, start, query.limit + 1)
         notes = found[: query.limit]
         more = len(found) > query.limit
         cursor = _cursor(start + len(notes), notes[-1].id) if more else None
@@ -273,13 +272,14 @@ class Calls:
 
     # -- checks --------------------------------------------------------------------------------------------------------
 
-    def _owned(self, grant: Grant, note_id: str) -> Note:
-        """The caller's note of that id, or of that name of its own."""
-        for each in dict.fromkeys((note_id, grant.name(note_id))):
-            with suppress(NotFoundError):
-                if grant.covers(note := self.memory.get(each)):
-                    return note
-        raise NotFoundError(note_id)
+    def _after(
+        self, grant: Grant, listed: Callable[..., Iterator[Note]], last: str | None, start: int, most: int
+    ) -> list[Note]:
+        """Notes after the last one of the page before; by their number where that one is gone meanwhile."""
+        with suppress(NotFoundError):
+            if last is not None and grant.covers(self.memory.get(last)):
+                return list(islice(listed(after=last), most))
+        return list(islice(listed(), start, start + most))
 
     def _asked(self, grant: Grant, body: DecideIn) -> tuple[Scope, Filter]:
         self._short("query", body.query, self.limits.query)
@@ -399,11 +399,3 @@ def _read_cursor(cursor: str) -> tuple[int, str]:
     except (ValueError, TypeError, RecursionError):
         pass
     raise InputError("the cursor is not one that this server gave")
-
-
-def _after(listed: Callable[[], Iterator[Note]], start: int, last: str | None) -> Iterator[Note]:
-    """The notes after the last one of the page before; by their number where that one is gone meanwhile."""
-    notes = listed()
-    if last is None or any(note.id == last for note in notes):
-        return notes if last is not None else islice(notes, start, None)
-    return islice(listed(), start, None)

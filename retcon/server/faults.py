@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,8 +16,9 @@ from retcon.errors import (
     RetconError,
     StoreError,
 )
-
-LONGEST = 300  # characters of a message
+from retcon.grant import OutsideError
+from retcon.server import logs
+from retcon.serving import complaint
 
 
 class Refused(Exception):  # noqa: N818
@@ -30,9 +31,11 @@ class Refused(Exception):  # noqa: N818
 
 
 def refused(error: RetconError) -> Refused:
-    """The answer to one of the library's errors."""
+    """The answer to one of the library's errors. A store that fails is logged too: its caller is not told the path."""
     if isinstance(error, NotFoundError):
         return Refused(404, error.code, str(error))
+    if isinstance(error, OutsideError):
+        return Refused(403, error.code, str(error))
     if isinstance(error, InputError):
         return Refused(422, error.code, str(error))
     if isinstance(error, ConflictError):
@@ -40,32 +43,16 @@ def refused(error: RetconError) -> Refused:
     if isinstance(error, BusyError):
         message = "another program keeps the store locked; nothing was written, try again"
         return Refused(503, error.code, message, Retry_After="1")
-    if isinstance(error, StoreError):  # its message names the file
-        return Refused(503, error.code, "the store cannot be read or written", Retry_After="10")
+    if isinstance(error, StoreError):
+        logs.event(logging.ERROR, "store", **logs.where(error))
+        return Refused(503, error.code, "the store cannot be read or written; nothing was written", Retry_After="10")
     if isinstance(error, ModelError):
         return Refused(504 if isinstance(error, ModelTimeoutError) else 502, error.code, str(error))
     return Refused(500, error.code, "a fault of the server")
 
 
 def invalid(errors: Sequence[Mapping[str, Any]]) -> Refused:
-    """The answer to a request that is not of the documented shape: its first fault, without quoting what was sent."""
-    first = errors[0] if errors else {}
-    if first.get("type") == "json_invalid":
+    """The answer to a request that is not of the documented shape."""
+    if any(each["type"] == "json_invalid" for each in errors):
         return Refused(400, "bad_json", "the body is not JSON")
-    where = ".".join(_name(part) for part in first.get("loc", ())[1:]) or "the body"
-    if first.get("type") == "extra_forbidden":
-        return Refused(422, "bad_input", f"{where} is not known here")
-    message = str(first.get("msg", "not valid")).removeprefix("Value error, ")
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return Refused(422, "bad_input", f"{where}: {message}{more}")
-
-
-def body(code: str, message: str) -> bytes:
-    """The JSON of an error; plain ASCII, so that nothing a caller sent can break it."""
-    line = " ".join(message.split())
-    return json.dumps({"error": {"code": code, "message": line[:LONGEST]}}).encode()
-
-
-def _name(part: object) -> str:
-    text = str(part)
-    return text if text.isascii() and text.isprintable() and len(text) <= 60 else ascii(text[:60])
+    return Refused(422, "bad_input", complaint(errors, skip=1))  # the first part says: body, query or path

@@ -12,7 +12,6 @@ Then one count and one log line for each, whatever happened.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import secrets
 import time
@@ -21,12 +20,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from retcon.errors import RetconError
-from retcon.server import faults, logs
+from retcon.grant import EVERYTHING, Grant
+from retcon.server import logs
 from retcon.server.faults import Refused, refused
-from retcon.server.keys import EVERYTHING, Grant, Keys
+from retcon.server.keys import Keys
 from retcon.server.limits import Buckets, Limits
 from retcon.server.metrics import Metrics
 from retcon.server.workers import late
+from retcon.serving import error_body, is_loopback
 from retcon.trace import span
 
 Scope = MutableMapping[str, Any]
@@ -55,7 +56,7 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self._guarded(scope, receive, _Answer(send, secrets.token_hex(8)))
+            await self._guarded(dict(scope), receive, _Answer(send, secrets.token_hex(8), _method(scope)))
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
@@ -70,8 +71,8 @@ class Gate:
             deadline = asyncio.get_running_loop().time() + self.limits.seconds
             body = await self._body(scope, receive, deadline)
             scope.setdefault("state", {}).update(grant=grant, deadline=deadline)
-            with span("retcon.request", caller=_headers(scope), method=_method(scope)) as current:
-                await self.app(scope, _replayed(body, receive), answer)
+            with span("retcon.request", caller=_headers(scope), method=answer.method) as current:
+                await self.app(_routed(scope), _replayed(body, receive), answer)
                 current.set_attribute("route", _route(scope))
                 current.set_attribute("status", answer.status)
         except (Refused, RetconError) as error:
@@ -132,7 +133,9 @@ class Gate:
             try:
                 message = await asyncio.wait_for(receive(), max(0.001, left))
             except TimeoutError:
-                raise late(self.limits.seconds) from None
+                raise late(self.limits.seconds, Connection="close") from None
+            if message["type"] == "http.disconnect":
+                raise Refused(400, "cut_off", "the connection ended before the request did")  # nobody reads this
             parts.append(message.get("body", b""))
             size, more = size + len(parts[-1]), bool(message.get("more_body"))
             if size > self.limits.body:
@@ -147,20 +150,20 @@ class Gate:
     def _told(self, scope: Scope, answer: _Answer, seconds: float) -> None:
         state = scope.get("state") or {}
         grant = state.get("grant")
-        route, method = _route(scope), _method(scope)
-        self.metrics.count("retcon_requests_total", route=route, method=method, status=str(answer.status))
+        route = _route(scope)
+        self.metrics.count("retcon_requests_total", route=route, method=answer.method, status=str(answer.status))
         self.metrics.took(route, seconds)
         logs.event(
-            logging.INFO, "request", request=answer.id, method=method, route=route, status=answer.status,
+            logging.INFO, "request", request=answer.id, method=answer.method, route=route, status=answer.status,
             ms=round(seconds * 1000, 2), bytes=answer.size, key=grant.id if grant else None,
         )  # fmt: skip
 
 
 class _Answer:
-    """Sends the answer on, with our headers, and remembers what it was."""
+    """Sends the answer on, with our headers, and remembers what it was. To HEAD it sends no body."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
-        self._send, self.id = send, request_id
+    def __init__(self, send: Send, request_id: str, method: str) -> None:
+        self._send, self.id, self.method = send, request_id, method
         self.status, self.size = 0, 0
 
     async def __call__(self, message: Message) -> None:
@@ -170,14 +173,15 @@ class _Answer:
             ours = [pair for pair in HEADERS.items() if pair[0] not in present]
             message["headers"] = [*message.get("headers", ()), *ours, (b"x-request-id", self.id.encode())]
         elif message["type"] == "http.response.body":
-            self.size += len(message.get("body", b""))
+            message["body"] = b"" if self.method == "HEAD" else message.get("body", b"")
+            self.size += len(message["body"])
         await self._send(message)
 
     async def refuse(self, no: Refused) -> None:
         """Send an error, unless an answer has begun."""
         if self.status:
             return
-        body = faults.body(no.code, no.message)
+        body = error_body(no.code, no.message)
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         headers += [(name.lower().encode(), value.encode()) for name, value in no.headers.items()]
         await self({"type": "http.response.start", "status": no.status, "headers": headers})
@@ -191,6 +195,19 @@ def _route(scope: Scope) -> str:
 
 def _method(scope: Scope) -> str:
     return str(scope["method"]) if scope["method"] in METHODS else "other"
+
+
+def _routed(scope: Scope) -> Scope:
+    """The scope as the routes read it, changed in place.
+
+    HEAD is GET without a body. The address of a note stays as it was sent, percent-encoded: a "/" in an id is none
+    between parts, and the routes decode the id.
+    """
+    scope["method"] = "GET" if scope["method"] == "HEAD" else scope["method"]
+    sent = scope.get("raw_path")
+    if sent and scope["path"].startswith("/memories/"):
+        scope["path"] = sent.decode("latin-1")
+    return scope
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
@@ -248,13 +265,3 @@ def _host(header: str) -> str:
     if header.startswith("["):
         return header[1:].partition("]")[0]
     return header.partition(":")[0]
-
-
-def is_loopback(host: str, *, otherwise: bool = False) -> bool:
-    """Whether the name or address is this machine's own; `otherwise` is for what is no address."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return otherwise

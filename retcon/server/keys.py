@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import os
 import secrets
-import sqlite3
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from retcon import validate
-from retcon.errors import InputError, StoreError
-from retcon.note import Note, Scope
-from retcon.server.faults import Refused
+from retcon.errors import InputError
+from retcon.grant import IDS, Grant
+from retcon.note import Scope
+from retcon.server.private import Private
 
-IDS = ("user_id", "agent_id", "run_id")
 LONGEST = 128  # characters of a key that are looked at
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS key (
@@ -35,42 +31,6 @@ CREATE TABLE IF NOT EXISTS key (
 ) STRICT
 """
 _NO_SALT, _NO_HASH = bytes(16), bytes(32)
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """What a caller may see: the notes of one scope, or with `admin` everything."""
-
-    id: str
-    scope: Scope
-    admin: bool = False
-
-    def covers(self, note: Note) -> bool:
-        """Whether the note is one that this caller may know of."""
-        return all((bound := getattr(self.scope, name)) is None or getattr(note, name) == bound for name in IDS)
-
-    def name(self, given: str) -> str:
-        """The id under which a note is stored that this caller calls so.
-
-        Ids are unique in a store. If callers shared them, an id that is taken would tell of somebody else's note: so
-        each scope has names of its own.
-        """
-        checked = validate.note_id(given)
-        if self.admin:
-            return checked
-        whole = json.dumps([*(getattr(self.scope, name) for name in IDS), checked]).encode()
-        return hashlib.blake2b(whole, digest_size=16, person=b"retcon id").hexdigest()
-
-    def narrow(self, asked: Scope) -> Scope:
-        """The scope that was asked for, within what is granted; asking for another's is refused, there or not."""
-        for name in IDS:
-            bound, wanted = getattr(self.scope, name), getattr(asked, name)
-            if bound is not None and wanted is not None and wanted != bound:
-                raise Refused(403, "scope", f"this key is bound to another {name}")
-        return Scope(*(getattr(self.scope, name) or getattr(asked, name) for name in IDS))
-
-
-EVERYTHING = Grant("", Scope(), admin=True)  # where there are no keys at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +60,7 @@ class Keys:
     """Keys in one small SQLite file, which only its owner may read. Made with the first key; changes count at once."""
 
     def __init__(self, path: str | os.PathLike[str], *, now: Callable[[], datetime] = utc_now) -> None:
-        self.path, self.now = os.fspath(path), now
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
+        self.now, self._file = now, Private(path, _SCHEMA)
 
     def add(
         self,
@@ -123,23 +81,21 @@ class Keys:
             key_id, label, salt, _hash(secret, salt), scope.user_id, scope.agent_id, scope.run_id, int(admin),
             self._stamp(),
         )  # fmt: skip
-        with self._use(create=True) as connection:
+        with self._file.use() as connection:
             connection.execute("INSERT INTO key VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)", row)
         return f"rk-{key_id}-{secret}", Entry(key_id, label or "", scope, admin, row[-1], None)
 
     def entries(self) -> list[Entry]:
         """Every key ever made, revoked ones too, oldest first."""
-        query = "SELECT id, name, user_id, agent_id, run_id, admin, created_at, revoked_at FROM key ORDER BY rowid"
-        with self._use() as connection:
-            rows = [] if connection is None else connection.execute(query).fetchall()
+        rows = self._rows(
+            "SELECT id, name, user_id, agent_id, run_id, admin, created_at, revoked_at FROM key ORDER BY rowid"
+        )
         return [Entry(row[0], row[1], Scope(*row[2:5]), bool(row[5]), row[6], row[7]) for row in rows]
 
     def revoke(self, key_id: str) -> Entry:
         """The key, which no longer opens anything."""
-        with self._use() as connection:
-            if connection is not None:
-                update = "UPDATE key SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?"
-                connection.execute(update, (self._stamp(), validate.note_id(key_id)))
+        update = "UPDATE key SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?"
+        self._rows(update, self._stamp(), validate.note_id(key_id))
         found = [entry for entry in self.entries() if entry.id == key_id]
         if not found:
             raise InputError(f"no key has the id {key_id[:40]!r}: 'retcon keys list' shows them")
@@ -147,15 +103,13 @@ class Keys:
 
     def exist(self) -> bool:
         """Whether a key was ever made: from then on the server is closed to whoever has none."""
-        with self._use() as connection:
-            return connection is not None and connection.execute("SELECT 1 FROM key LIMIT 1").fetchone() is not None
+        return bool(self._rows("SELECT 1 FROM key LIMIT 1"))
 
     def grant(self, key: str) -> Grant | None:
         """What the key opens; None for one that is wrong or revoked."""
         _, key_id, secret = [*key[:LONGEST].split("-", 2), "", ""][:3]
         query = "SELECT salt, hash, user_id, agent_id, run_id, admin FROM key WHERE id = ? AND revoked_at IS NULL"
-        with self._use() as connection:
-            row = None if connection is None else connection.execute(query, (_plain(key_id),)).fetchone()
+        (row,) = self._rows(query, _plain(key_id)) or [None]
         salt, kept = (_NO_SALT, _NO_HASH) if row is None else row[:2]
         same = hmac.compare_digest(_hash(secret, salt), kept)
         if row is None or not same or not key.startswith("rk-") or len(key) > LONGEST:
@@ -164,38 +118,17 @@ class Keys:
 
     def close(self) -> None:
         """Close the file."""
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+        self._file.close()
 
-    @contextmanager
-    def _use(self, *, create: bool = False) -> Iterator[Any]:
-        with self._lock:
-            try:
-                if self._connection is None and (create or self.path == ":memory:" or os.path.exists(self.path)):
-                    self._connection = private(self.path, _SCHEMA)
-                yield self._connection
-            except (sqlite3.Error, OSError) as error:
-                raise StoreError(f"{self.path}: the keys cannot be read or written ({error})") from error
+    def _rows(self, query: str, *values: str) -> list[Any]:
+        """What the query finds; nothing where no key was ever made, and then no file is made either."""
+        if not self._file.exists:
+            return []
+        with self._file.use() as connection:
+            return connection.execute(query, values).fetchall()
 
     def _stamp(self) -> str:
         return self.now().isoformat(timespec="seconds")
-
-
-def private(path: str, schema: str) -> sqlite3.Connection:
-    """A connection to a small SQLite file with this schema, which only its owner may read or write."""
-    if path != ":memory:":
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        os.chmod(path, 0o600)
-    connection = sqlite3.connect(path, isolation_level=None, timeout=10, check_same_thread=False)
-    try:
-        for statement in schema.split(";"):
-            connection.execute(statement)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def _hash(secret: str, salt: bytes) -> bytes:

@@ -33,10 +33,12 @@ def event(level: int, name: str, **fields: Any) -> None:
 
 
 def where(error: BaseException | None) -> dict[str, Any]:
-    """The class of an error and the places it went through, without its words."""
+    """The class of an error and the places it went through, without its words; of SQLite's errors the name too."""
     if error is None:
         return {}
-    return {"error": type(error).__name__, "at": frames(error.__traceback__)}
+    said = getattr(error.__cause__, "sqlite_errorname", None)
+    named = {"sqlite": said} if said else {}
+    return {"error": type(error).__name__, **named, "at": frames(error.__traceback__)}
 
 
 def frames(trace: TracebackType | None) -> list[str]:

@@ -9,22 +9,22 @@ the repeated request finds its notes there already.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
+import logging
 import os
 import secrets
 import sqlite3
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from retcon.errors import StoreError
+from retcon.server import logs
 from retcon.server.faults import Refused
-from retcon.server.keys import private
+from retcon.server.private import Private
 
 KEEP = 7 * 86_400  # seconds
 SWEEP = 1_000  # answers kept between two looks for old ones
@@ -57,11 +57,8 @@ class Once:
     """Which writes were done, in one small SQLite file that only its owner may read."""
 
     def __init__(self, path: str | os.PathLike[str], *, now: Callable[[], float] = time.time) -> None:
-        self.path, self.now = os.fspath(path), now
-        self._lock = threading.Lock()
-        self._turns: dict[tuple[str, str], _Queue] = {}
+        self.now, self._file = now, Private(path, _SCHEMA)
         self._since = 0
-        self._connection: sqlite3.Connection | None = None
         self._secret = b""
         self._sweep()  # a file that cannot be used is told at once
 
@@ -69,67 +66,42 @@ class Once:
         """The write as it is remembered."""
         whole = json.dumps([owner, key, asked], sort_keys=True).encode()
         if not self._secret:
-            with self._use() as connection:
+            with self._file.use() as connection:
                 self._secret = _secret(connection)
         return Turn(owner, key, hashlib.blake2b(whole, key=self._secret, digest_size=32).digest())
 
-    def find(self, turn: Turn) -> Any | None:
-        """What was kept of the write, where it was done before; an error where the key stood for another one."""
-        query = "SELECT print, kept FROM answer WHERE owner = ? AND key = ?"
-        with self._use() as connection:
-            row = connection.execute(query, (turn.owner, turn.key)).fetchone()
-        if row is None:
-            return None
-        if not secrets.compare_digest(row[0], turn.print):
-            raise Refused(422, "idempotency", "this Idempotency-Key was used for another request: take a new one")
-        return json.loads(row[1])
+    def done(self, turn: Turn, do: Callable[[], Any]) -> tuple[Any, bool]:
+        """What is kept of the write, and whether it was done before; if not, it is done now.
 
-    def keep(self, turn: Turn, kept: Any) -> None:
-        """Remember that the write was done."""
-        row = (turn.owner, turn.key, turn.print, json.dumps(kept), self.now())
-        with self._use() as connection:
-            connection.execute("INSERT OR IGNORE INTO answer VALUES (?, ?, ?, ?, ?)", row)
+        Servers that share the file take turns. An error where the key stood for another write.
+        """
+        with self._file.use() as connection, _exclusive(connection):
+            kept = _found(connection, turn)
+            if kept is not None:
+                return kept, True
+            kept = do()
+            self._keep(connection, turn, kept)
         self._since += 1
         if self._since >= SWEEP:
-            self._sweep()
+            with suppress(StoreError):  # the write is done, whatever becomes of old answers
+                self._sweep()
+        return kept, False
 
-    @asynccontextmanager
-    async def alone(self, owner: str, key: str, deadline: float) -> AsyncIterator[None]:
-        """A block that one request at a time may be in, of those with the same key; TimeoutError past the deadline."""
-        queue = self._turns.setdefault((owner, key), _Queue(asyncio.Lock()))
-        queue.users += 1
+    def _keep(self, connection: sqlite3.Connection, turn: Turn, kept: Any) -> None:
+        row = (turn.owner, turn.key, turn.print, json.dumps(kept), self.now())
         try:
-            async with asyncio.timeout_at(deadline):
-                await queue.lock.acquire()
-            try:
-                yield
-            finally:
-                queue.lock.release()
-        finally:
-            queue.users -= 1
-            if not queue.users:
-                self._turns.pop((owner, key), None)
+            connection.execute("INSERT INTO answer VALUES (?, ?, ?, ?, ?)", row)
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:  # it is written; a repeated request finds its notes by their ids
+            logs.event(logging.WARNING, "not remembered", error=type(error).__name__)
 
     def close(self) -> None:
-        """Close the file; it is opened again if it is needed."""
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-
-    @contextmanager
-    def _use(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            try:
-                if self._connection is None:
-                    self._connection = private(self.path, _SCHEMA)
-                yield self._connection
-            except (sqlite3.Error, OSError) as error:
-                raise StoreError(f"{self.path}: what was done before cannot be read or written ({error})") from error
+        """Close the file."""
+        self._file.close()
 
     def _sweep(self) -> None:
         self._since = 0
-        with self._use() as connection:
+        with self._file.use() as connection:
             connection.execute("DELETE FROM answer WHERE at < ?", (self.now() - KEEP,))
 
 
@@ -141,7 +113,22 @@ def _secret(connection: sqlite3.Connection) -> bytes:
     return bytes(found)
 
 
-@dataclass(slots=True)
-class _Queue:
-    lock: asyncio.Lock
-    users: int = 0
+@contextmanager
+def _exclusive(connection: sqlite3.Connection) -> Iterator[None]:
+    """A block that no other server on the file is in; what the block has not committed is dropped."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _found(connection: sqlite3.Connection, turn: Turn) -> Any | None:
+    query = "SELECT print, kept FROM answer WHERE owner = ? AND key = ?"
+    row = connection.execute(query, (turn.owner, turn.key)).fetchone()
+    if row is None:
+        return None
+    if not secrets.compare_digest(row[0], turn.print):
+        raise Refused(422, "idempotency", "this Idempotency-Key was used for another request: take a new one")
+    return json.loads(row[1])

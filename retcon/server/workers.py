@@ -54,9 +54,10 @@ class Workers:
             self._pools.popitem()[1].shutdown(wait=True)
 
 
-def late(seconds: float) -> Refused:
+def late(seconds: float, **headers: str) -> Refused:
     """The answer to a request that took too long."""
-    return Refused(504, "timeout", f"not done within {seconds:g} seconds; nothing was written", Retry_After="1")
+    message = f"not done within {seconds:g} seconds; nothing was written"
+    return Refused(504, "timeout", message, Retry_After="1", **headers)
 
 
 def _forget(waiting: asyncio.Future[Any]) -> None:

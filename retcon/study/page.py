@@ -106,7 +106,7 @@ THEIRS = (
 OURS = "Questions that the paper leaves open."
 DIALOG = (
     '<dialog id="rows" aria-labelledby="rows-title"><form method="dialog"><h2 id="rows-title"></h2>'
-    '<button aria-label="Close" autofocus>Close</button></form><div id="rows-body"></div></dialog>\n'
+    '<button aria-label="Close">Close</button></form><div id="rows-body"></div></dialog>\n'
 )
 
 

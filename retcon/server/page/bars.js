@@ -68,10 +68,19 @@ const barRow = () =>
     el("td", { class: "n" }),
   );
 
-function told({ utilities, advantage, threshold }, goal) {
+/** Whether the router went by what fits and not by its numbers: all notes fit and are kept, or none does. */
+function byFit({ action, advantage, threshold, features: { fit, notes }, forced }) {
+  const enough = threshold !== null && advantage >= threshold;
+  const settled = action === RETAIN ? fit >= 1 || !notes : fit <= 0;
+  return settled && !forced && enough !== (action !== RETAIN);
+}
+
+function told(decision, goal) {
+  const { utilities, advantage, threshold } = decision;
   const best = challenger(utilities);
   if (best === null || !(RETAIN in utilities)) return "";
   const lead = `Advantage of ${best} over raw notes: ${signed(advantage, 3)}. `;
+  if (byFit(decision)) return `${lead}What fits has the last word here, whatever is predicted.`;
   if (threshold === null) return `${lead}At this budget no advantage is enough: notes are retained.`;
   const margin = threshold === 0 ? "" : ` (retain ${signed(threshold, 3)})`;
   return `${lead}The line at ${number(goal, 3)}${margin} is what it takes to replace them.`;
