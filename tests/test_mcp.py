@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import TextContent, TextResourceContents
 
 from retcon import Memory
+from retcon.mcp import Workers
 from retcon.mcp.tools import TOOLS
 from retcon.model import GgufChat
 
@@ -192,6 +194,21 @@ async def round_trip(talk: Talk, text: str, who: dict[str, Any]) -> None:
         found = await talk.give("get_memory_context", query=text[:500], budget_tokens=budget, **who)
         assert found["tokens"] <= budget
     await talk.give("explain_decision", query=text, **who)
+
+
+def test_what_a_thread_does_belongs_to_the_callers_trace() -> None:
+    """Spans find the one around them in a context variable."""
+    around = ContextVar("around", default="nothing")
+
+    async def scene() -> str:
+        around.set("the call")
+        workers = Workers()
+        try:
+            return await workers.run(around.get)
+        finally:
+            assert workers.finish(5)
+
+    assert play(scene) == "the call"
 
 
 def test_a_context_costs_what_its_budget_says_and_not_its_json(anns: Listening) -> None:

@@ -207,6 +207,7 @@ def test_pages_that_go_on_after_the_last_note_are_the_whole_list(
             user_id=user, agent_id=agent, superseded=superseded, limit=size, after=pages[-1].id if pages else None
         ):
             pages += page
+            assert len(pages) <= len(listed)
         assert pages == listed
 
 
