@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
@@ -117,4 +118,6 @@ class AsyncMemory:
     async def _run(self, call: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
         if self._closed:
             raise StoreError("the memory is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(call, *args, **options))
+        context = copy_context()  # the thread's spans belong to the caller's
+        work = partial(context.run, partial(call, *args, **options))
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)

@@ -7,6 +7,7 @@ import inspect
 import json
 import time
 from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,21 @@ def test_close_waits_for_what_runs(path: Path) -> None:
     asyncio.run(main())
     with Memory(path) as again:
         assert len(again.get_all()) == 5
+
+
+def test_a_call_runs_in_the_context_of_its_caller() -> None:
+    who: ContextVar[str] = ContextVar("who", default="nobody")
+    seen: list[str] = []
+
+    def count(text: str) -> int:
+        seen.append(who.get())
+        return len(text.split())
+
+    async def scenario() -> None:
+        async with AsyncMemory(":memory:", counter=count) as memory:
+            who.set("ann")
+            await memory.add("The rent is 725 euros.")
+            await memory.recall("What is the rent?", 20)
+
+    asyncio.run(scenario())
+    assert set(seen) == {"ann"}
