@@ -306,7 +306,7 @@ def _paper_policy(policy: str) -> str:
 
 
 def _bold(policy: str) -> str:
-    return f"**{policy}**" if policy in ("direct", SHIPPED) else policy
+    return f"**{policy}**" if policy == SHIPPED else policy
 
 
 def across_table(found: Mapping[str, Any], choice: str) -> str:

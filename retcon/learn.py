@@ -85,18 +85,20 @@ def calibrate_router(
         raise InputError(
             f"{len(seen)} of {len(marks)} questions are among those that the router was learned from, {seen[0]} for one"
         )
+    if router.fit_rules and rule == "certified" and joint == "any":
+        raise InputError("where fit rules, budgets are joined by split or each, not by any")
     rows = calibration_rows(router, panel)
     found = _thresholds(rows, rule, cap, alpha, delta, joint)
     if router.fit_rules:
         found = {b: _served(each, rows[b], panel.fit[:, i]) for i, (b, each) in enumerate(found.items())}
     did = {str(budget): plain(each) for budget, each in found.items()}
     known = dict(made or {}) | _types(panel)
+    size = {"questions": len(panel.questions), "conversations": len(set(panel.conversations))}
     certificate = None
     if rule == "certified":
-        certificate = {"alpha": alpha, "delta": delta, "joint": joint, "budgets": did, "made": known}
+        certificate = {"alpha": alpha, "delta": delta, "joint": joint, "budgets": did, "made": known} | size
     calibrated = {
-        "rule": rule, "cap": cap, "questions": len(panel.questions), "conversations": len(set(panel.conversations)),
-        "judge": panel.judge, "made": known, "thresholds": did,
+        "rule": rule, "cap": cap, **size, "judge": panel.judge, "made": known, "thresholds": did,
     }  # fmt: skip
     return (
         replace(
@@ -155,10 +157,10 @@ def _served(threshold: Threshold, rows: tuple[Any, Any, Any], fit: NDArray[np.fl
     replaces = (fit <= 0) | ((fit < 1) & (advantage >= threshold.tau))
     harms, n = int(np.count_nonzero(replaces & (chosen < retained))), len(fit)
     bound = None if threshold.delta is None else upper_bound(harms, n, threshold.delta)
-    fails = bound is not None and threshold.alpha is not None and bound > threshold.alpha
+    if bound is not None and threshold.alpha is not None and bound > threshold.alpha and threshold.tau != math.inf:
+        return _served(replace(threshold, tau=math.inf), rows, fit)
     return replace(
         threshold,
-        tau=math.inf if fails else threshold.tau,
         accepted=int(np.count_nonzero(replaces)),
         harms=harms,
         accuracy=float(np.where(replaces, chosen, retained).mean()) if n else 0.0,

@@ -127,12 +127,15 @@ class Memory:
             running |= {"model": self.chat.name, "prompts": PROMPTS, "focus": "focused" if focus else "agnostic"}
             reads = {"reader": self.chat.name, "answer_prompts": ANSWER_PROMPTS}
         mine, reader = self.router.differences(running), self.router.differences(reads, reads)
-        return self._strangeness(mine, quiet), self._strangeness(reader, quiet)
+        # harm is about what a reader makes of the text: not certified where that is another one, or not known here
+        return self._strangeness(mine, quiet, certain=bool(reads) and not reader), self._strangeness(reader, quiet)
 
-    def _strangeness(self, found: Mapping[str, tuple[Any, Any]], quiet: Collection[str]) -> _Strange:
+    def _strangeness(
+        self, found: Mapping[str, tuple[Any, Any]], quiet: Collection[str], *, certain: bool = True
+    ) -> _Strange:
         told = {name: pair for name, pair in found.items() if name not in quiet}
         return _Strange(
-            bool(found),
+            bool(found) or not certain,
             tuple(
                 f"router {self.router.name!r} was learned with {name} {learned!r}, this memory has {here!r}"
                 for name, (learned, here) in told.items()

@@ -166,7 +166,7 @@ class Router:
         others = [action for action in left if action != RETAIN]
         best = max(others, key=mu.__getitem__) if others else RETAIN  # max keeps the first of equals
         advantage, tau = mu[best] - mu[RETAIN], self.threshold(budget)
-        ruled = self.ruled(seen)
+        ruled = False if self.fit_rules and budget <= 0 else self.ruled(seen)
         accepts = self._accepts(advantage, tau) if ruled is None else ruled
         replaces = RETAIN not in left or (bool(others) and accepts)
         decision = Decision(
@@ -237,6 +237,8 @@ class Router:
             return False
         if self.fit_rules and self.thresholds[budget] == math.inf:
             return False  # nothing qualified, and yet it replaces where no note fits
+        if self.certificate.get("conversations", 0) < self.certificate.get("questions", 0):
+            return False  # questions of one conversation are not independent, as the bound supposes
         found = self.certificate["budgets"].get(str(budget))
         return found is not None and found["tau"] == _or_null(self.thresholds[budget])
 
@@ -356,6 +358,8 @@ def _because(router: Router, decision: Decision, best: str) -> str:
     left = decision.utilities
     if not decision.features["notes"]:
         return "there are no candidate notes"
+    if router.fit_rules and decision.budget <= 0:
+        return "0 tokens hold no text"
     if len(left) == 1:
         return "the only action left"
     if RETAIN not in left:
@@ -389,7 +393,8 @@ def _compared(router: Router, decision: Decision, best: str) -> str:
 
 
 def _by_fit(decision: Decision, best: str, replaces: bool) -> str:
-    notes, room = round(decision.features["notes"]), f"in {decision.budget} tokens"
+    notes, tokens = round(decision.features["notes"]), decision.budget
+    room = f"in {tokens} token{'s' if tokens != 1 else ''}"
     if replaces:
         none = "the one candidate note does not fit" if notes == 1 else f"none of {notes} candidate notes fits"
         return f"{none} {room}, and {best} is the best of the others"

@@ -17,7 +17,7 @@ from retcon.errors import AuthError, InputError, ModelError, ModelTimeoutError, 
 from retcon.model import Ask, FakeChat, Reply
 from retcon.note import Scope
 from retcon.operate import ACTIONS, LADDER
-from retcon.route import Router
+from retcon.route import Router, shipped
 from retcon.store import Snapshot
 
 STORY = (
@@ -422,7 +422,13 @@ def test_the_default_serves_any_model_without_a_word_and_certifies_nothing_of_it
         assert memory.ask(QUERY, 64).warnings == ()
     with remembering(Both(), router="longmemeval") as memory:  # asked for by name, it says what it was learned with
         assert [warning for warning in memory.decide(QUERY, 64).warnings if "model" in warning]
-    with Memory(":memory:") as memory:
+    with Memory(":memory:") as memory:  # who will read this is not known
         memory.add("The rent is 725 euros.")
-        assert memory.decide("What is the rent?", 64).certified
-        assert not memory.decide("What is the rent?", 65).certified  # no budget that was certified
+        assert not memory.decide("What is the rent?", 64).certified
+    reader = Both()
+    reader.name = str(shipped("longmemeval").provenance["reader"])
+    with remembering(reader, router=None) as memory:
+        assert memory.decide(QUERY, 64).certified
+        assert not memory.decide(QUERY, 65).certified  # no budget that was certified
+    with remembering(reader, router="locomo") as memory:  # calibrated on 200 questions of two conversations
+        assert not memory.decide(QUERY, 64).certified

@@ -44,7 +44,8 @@ GUESSED = {"p_single_session": 0.4, "p_multi_session": 0.3, "p_temporal": 0.2, "
 def table(questions: int = 60, **options: Any) -> Outcomes:
     """Outcomes that say how they were made; focus is blank where no model writes."""
     rows = [
-        row | MADE | {"focus": "focused" if row["action"] == "merge" else ""} for row in world(questions, **options)
+        row | MADE | {"focus": "focused" if row["action"] == "merge" else "", "conversation": row["question_id"]}
+        for row in world(questions, **options)
     ]
     return from_rows(rows)
 
@@ -343,7 +344,10 @@ def running(**options: Any) -> Any:
 def in_full() -> Router:
     """A certified router over every action that a memory with a model has."""
     every = ("retain", "extract", "merge", "abstract", "rewrite", "hybrid")
-    rows = [row | MADE | GUESSED | {"focus": "focused"} for row in world(60, actions=every)]
+    rows = [
+        row | MADE | GUESSED | {"focus": "focused", "conversation": row["question_id"]}
+        for row in world(60, actions=every)
+    ]
     first, second = ([row for row in rows if (int(row["question_id"][1:]) < 40) == side] for side in (True, False))
     router = fit_router(from_rows(first), panel(from_rows(first)), name="full")
     return calibrate_router(router, panel(from_rows(second)), rule="certified", alpha=0.4, delta=0.3)[0]
@@ -394,7 +398,8 @@ def test_another_embedder_or_model_drops_the_certificate_too() -> None:
 
 def certified_on(first: Row, second: Row) -> Router:
     """A certified router whose training rows say the first, its calibration rows the second."""
-    rows = [row | MADE | GUESSED for row in world(60, actions=("retain", "extract"))]
+    each = world(60, actions=("retain", "extract"))
+    rows = [row | MADE | GUESSED | {"conversation": row["question_id"]} for row in each]
     learned_from = from_rows([row | first for row in rows if int(row["question_id"][1:]) < 40])
     held = from_rows([row | second for row in rows if int(row["question_id"][1:]) >= 40])
     router, made = fit_router(learned_from, panel(learned_from), name="two"), constants(held)
@@ -416,7 +421,7 @@ def test_a_certificate_holds_only_where_both_training_and_calibration_were_as_he
     first: Row, second: Row, said: str | None, tmp_path: Path
 ) -> None:
     certified_on(first, second).save(tmp_path / "r.json")
-    with remembering(None, router=tmp_path / "r.json") as memory:
+    with remembering(Both(), router=tmp_path / "r.json") as memory:
         decision = memory.decide(QUERY, 32)
     assert decision.certified == (said is None)
     assert len(decision.warnings) == (0 if said is None else 1)
@@ -432,7 +437,8 @@ def test_ask_names_a_reader_that_the_router_was_not_learned_with() -> None:
         said = memory.ask(QUERY, 32).warnings
         assert any("learned with reader 'other', this memory has 'fake'" in each for each in said)
         assert any("learned with answer_prompts '0'" in each for each in said)
-        assert memory.decide(QUERY, 32).certified  # who reads what recall gives, memory cannot know
+        assert not memory.decide(QUERY, 32).certified
+        assert memory.decide(QUERY, 32).warnings == ()
 
 
 def test_calibration_keeps_what_its_rows_were(tmp_path: Path) -> None:

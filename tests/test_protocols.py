@@ -218,7 +218,7 @@ def test_longmemeval_full_history_runs_on_the_publishers_s_form(tmp_path: Path) 
 @pytest.fixture(scope="module")
 def remembered() -> Iterator[Memory]:
     """A memory as anybody makes one, holding the notes of the sample."""
-    with Memory(":memory:") as memory:
+    with Memory(":memory:", router="evidence-fit") as memory:
         memory.add([message(note) for note in sample()[0].history])
         yield memory
 
@@ -265,7 +265,7 @@ def test_product_is_memory_for_any_turns_with_and_without_sessions(
 ) -> None:
     history = tuple(Note(f"n{i}", text, session=session) for i, (text, session) in enumerate(turns))
     question = replace(sample()[0], text=query, history=history)
-    with Memory(":memory:") as memory:
+    with Memory(":memory:", router="evidence-fit") as memory:
         memory.add([message(note) for note in history])
         (case,) = cases([question], PRODUCT)
         check_product(case, memory, (8, 40))
@@ -273,7 +273,7 @@ def test_product_is_memory_for_any_turns_with_and_without_sessions(
 
 def test_product_takes_the_notes_of_an_exported_memory_whoever_they_belong_to(tmp_path: Path) -> None:
     """Scopes, corrections and the turn before each are in the file; they come back as they were."""
-    with Memory(tmp_path / "m.db") as memory:
+    with Memory(tmp_path / "m.db", router="evidence-fit") as memory:
         memory.add(["I adopted a cat.", "It is called Pixel."], user_id="ann", timestamp="2026-05-09")
         memory.add(["The vet took 84 euros.", "That was dear."], user_id="bob", timestamp="2026-05-10")
         (rent,) = memory.add("The rent is 700.", user_id="ann", session="s1", timestamp="2026-05-11")
@@ -340,7 +340,7 @@ def test_protocols_have_the_papers_budgets_and_countings() -> None:
     assert [(p.count.name, p.accounting, p.order) for p in PROTOCOLS.values()] == [
         ("alphanumeric", "text", "cheapest"), ("alphanumeric", "text", "rank"), ("estimate", "rendered", "rank"),
     ]  # fmt: skip
-    with Memory(":memory:") as memory:
+    with Memory(":memory:", router="evidence-fit") as memory:
         assert (memory.count.name, memory.retriever, memory.top_k, memory.cap) == (
             PRODUCT.count.name, PRODUCT.retriever, PRODUCT.top_k, PRODUCT.cap,
         )  # fmt: skip

@@ -31,6 +31,7 @@ class Row:
     ids: list[int]
     said: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    reach: int = 0  # the longest of the rows that begin like it
     too_large: bool = False  # it does not fit the memory, even alone
 
 
@@ -53,7 +54,12 @@ class Flow:
 
     def run(self, rows: Sequence[Row], *, tokens: int, most: int) -> None:
         """Fill in what is said to each row, with at most `most` rows and about `tokens` tokens under way at once."""
-        waiting = deque(row for group in sorted(kin(rows), key=lambda group: -len(group[0].ids)) for row in group)
+        groups = kin(rows)
+        for group in groups:
+            longest = max(len(row.ids) for row in group)
+            for row in group:
+                row.reach = longest
+        waiting = deque(row for group in sorted(groups, key=lambda group: -group[0].reach) for row in group)
         while waiting:
             under_way: list[Row] = []
             try:
@@ -93,8 +99,8 @@ class Flow:
 
     @staticmethod
     def _room(waiting: deque[Row], under_way: list[Row], answer: int, tokens: int, most: int) -> int:
-        """Rows that may be under way at once; those that wait are no longer than the first of them."""
-        longest = max(len(row.ids) for row in (*under_way, *list(waiting)[:1]))
+        """Rows that may be under way at once; those that wait are no longer than the reach of the first of them."""
+        longest = max((waiting[0].reach if waiting else 0, *(len(row.ids) for row in under_way)))
         return max(1, min(most, tokens // (longest + answer)))
 
     def _begun(self, rows: list[Row]) -> _Batch:
