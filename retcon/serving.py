@@ -10,7 +10,7 @@ import asyncio
 import ipaddress
 import json
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from retcon.errors import InputError
@@ -19,6 +19,7 @@ LONGEST = 300  # characters of a message
 _HEAD = 16_384  # bytes of a request's head that are waited for
 _IDLE = 30  # seconds that a connection is kept for a further request
 _WAITING = 256  # connections that nobody has taken yet
+_PROXIED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via")
 
 
 def line(text: str, most: int = LONGEST) -> str:
@@ -62,6 +63,11 @@ def is_loopback(host: str, *, otherwise: bool = False) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return otherwise
+
+
+def proxied(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a proxy has left its mark; not every proxy does."""
+    return any(name.lower() in _PROXIED for name, _ in headers)
 
 
 def bracketed(host: str) -> str:

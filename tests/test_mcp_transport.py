@@ -185,6 +185,14 @@ def test_a_web_page_from_elsewhere_is_turned_away(origin: str, plain: Listening)
     assert post(plain, origin=origin)[0] == 403
 
 
+@pytest.mark.parametrize("name", ["forwarded", "x-forwarded-for", "X-Forwarded-Host", "x-real-ip", "via"])
+def test_without_a_key_what_a_proxy_passes_on_is_turned_away(name: str, plain: Listening, keyed: Listening) -> None:
+    status, body = post(plain, b"{}", **{name: "127.0.0.1"})
+    assert status == 403
+    assert json.loads(body)["error"]["code"] == "proxy"
+    assert post(keyed, b"{}", authorization=f"Bearer {KEY}", **{name: "127.0.0.1"})[0] not in (401, 403, 421)
+
+
 def test_bodies_that_are_too_large_or_no_messages_are_refused_and_the_server_goes_on(plain: Listening) -> None:
     assert post(plain, b"x" * (5 * 2**20))[0] == 413
     for junk in (b"junk", b"\xff", b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"\\ud800"}}', b"[" * 9999):

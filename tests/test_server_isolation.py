@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import sqlite3
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +22,7 @@ from hypothesis import strategies as st
 from serving import bearer, client, error
 
 from retcon import Memory
+from retcon.errors import BusyError
 from retcon.model import FakeChat
 from retcon.server import Keys
 from retcon.server.once import Once
@@ -306,6 +309,18 @@ def test_what_tells_of_everybody_is_for_admin_keys(both: World) -> None:
     assert set(both.ask("bob", 3, "DELETE", "/memories/call2-note1")[1]) == {"message", "deleted"}
 
 
+def test_reports_are_for_admin_keys_and_for_this_machine_without_keys(tmp_path: Any, memory: Memory) -> None:
+    (tmp_path / "report.html").write_text("everybody's")
+    keys = Keys(":memory:")
+    with client(memory, keys=keys, reports=tmp_path) as http:
+        assert http.get("/page/report.json").status_code == 200, "no key was ever made"
+        bound, admin = keys.add(user_id="ann")[0], keys.add(admin=True)[0]
+        assert error(http.get("/page/report.json", headers=bearer(bound)), 403) == "scope"
+        (found,) = http.get("/page/report.json", headers=bearer(admin)).json()["reports"]
+        assert http.get(f"/{found['url']}").text == "everybody's"
+    keys.close()
+
+
 def test_cursor_that_names_anothers_note_goes_by_number(both: World) -> None:
     for number in range(5, 8):
         both.ask("bob", number, "POST", "/memories", json={"text": "bobsecret tea"})
@@ -367,3 +382,31 @@ def test_keys_are_kept_hashed_private_and_end_at_once(tmp_path: Any, memory: Mem
         two = [("Authorization", f"Bearer {key}"), ("Authorization", f"Bearer {key}")]
         assert http.get("/memories", headers=two).status_code == 401
     keys.close()
+
+
+def test_lock_on_the_keys_holds_up_no_reader_and_the_server_not_for_long(tmp_path: Any, memory: Memory) -> None:
+    keys = Keys(tmp_path / "k")
+    key, _ = keys.add(user_id="ann")
+    other = sqlite3.connect(tmp_path / "k", isolation_level=None)
+    with client(memory, keys=keys) as http:
+        other.execute("BEGIN IMMEDIATE")
+        assert http.get("/memories", headers=bearer(key)).status_code == 200
+        started = time.monotonic()
+        with pytest.raises(BusyError):
+            keys.add(user_id="bob")
+        assert time.monotonic() - started < 5
+        other.execute("ROLLBACK")
+    other.close()
+    keys.close()
+
+
+def test_keys_file_alone_has_every_key_while_the_server_has_it_open(tmp_path: Any) -> None:
+    keys, adding = Keys(tmp_path / "k"), Keys(tmp_path / "k")
+    assert not keys.exist()
+    made = [adding.add(user_id=user)[1] for user in ("ann", "bob")]
+    assert keys.exist()
+    (tmp_path / "copy").write_bytes((tmp_path / "k").read_bytes())
+    copied = Keys(tmp_path / "copy")
+    assert copied.entries() == made
+    for each in (copied, adding, keys):
+        each.close()

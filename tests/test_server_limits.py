@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,23 @@ def test_what_is_over_a_limit_is_told_with_both_numbers(memory: Memory, route: s
         assert error(http.post(route, json=body), 422) == code
         assert len(memory.get_all()) == 1
         assert error(http.get("/memories", params={"limit": 5}), 422) == "too_much"
+
+
+@pytest.mark.parametrize("route", ["/", "/docs", "/health", "/openapi.json", "/page/sample.json", "/page/x/y"])
+def test_where_no_key_is_asked_for_no_body_is_read(memory: Memory, route: str) -> None:
+    keys = Keys(":memory:")
+    key, _ = keys.add(admin=True)
+    with client(memory, keys=keys) as http:
+        for headers in ({}, bearer(key)):
+            for content in (b"x", iter([b"x"])):
+                assert error(http.request("GET", route, content=content, headers=headers), 413) == "too_large"
+            assert http.request("GET", route, headers=headers).status_code in (200, 404)
+        never = {"type": "http.request", "body": b"", "more_body": True}
+        pending = partial(asked, path=route, more=[(b"transfer-encoding", b"chunked")])
+        chunked = http.portal.call(pending, http.app, never)
+        assert chunked["status"] == 413
+        assert (b"connection", b"close") in chunked["headers"]
+    keys.close()
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -161,6 +179,32 @@ def test_read_that_takes_too_long_is_504(path: Path, slow: Slow) -> None:
         slow.go.set()
 
 
+def test_ask_that_is_late_takes_no_further_look(path: Path) -> None:
+    looks: list[Ask] = []
+
+    def unsure(ask: Ask) -> str:
+        looks.append(ask)
+        time.sleep(0.4)
+        return "NOT IN MEMORY"
+
+    body = {"query": "cat", "max_rungs": 10}
+    with Memory(path, model=FakeChat(unsure)) as memory:
+        memory.add([f"the cat number {n} is Pixel" for n in range(5)])
+        with client(memory) as http:
+            assert len(http.post("/ask", json=body).json()["rungs"]) > 1, "there is more than one look to take"
+        looks.clear()
+        with client(memory, limits=Limits(seconds=0.2)) as http:
+            answer = http.post("/ask", json={"query": "cat Pixel", "max_rungs": 10})
+            assert error(answer, 504) == "timeout"
+        assert len(looks) == 1  # the threads have ended
+
+
+def test_ask_takes_ten_looks_at_most(memory: Memory) -> None:
+    with client(memory) as http:
+        assert error(http.post("/ask", json={"query": "cat", "max_rungs": 10}), 422) == "no_model"
+        assert error(http.post("/ask", json={"query": "cat", "max_rungs": 11}), 422) == "bad_input"
+
+
 def test_write_that_could_not_begin_in_time_was_not_done_and_one_that_began_was(path: Path) -> None:
     with Memory(path) as memory, client(memory, limits=Limits(seconds=0.3)) as http:
         other = raw(path)
@@ -179,12 +223,13 @@ def test_write_that_could_not_begin_in_time_was_not_done_and_one_that_began_was(
         assert [note.text for note in memory.get_all()] == ["began"]
 
 
-async def asked(app: Any, *messages: dict[str, Any]) -> dict[str, Any]:
+async def asked(app: Any, *messages: dict[str, Any], path: str = "/memories", more: Any = ()) -> dict[str, Any]:
     """How the answer to a POST begins whose body comes so, and no further: the test client sends a body whole."""
     scope = {
-        "type": "http", "method": "POST", "path": "/memories", "raw_path": b"/memories", "query_string": b"",
-        "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")], "client": ("127.0.0.1", 1),
-        "http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 80), "root_path": "",
+        "type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json"), *more],
+        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "http_version": "1.1", "scheme": "http",
+        "root_path": "",
     }  # fmt: skip
     coming, sent = list(messages), []
 
@@ -281,9 +326,11 @@ def test_write_whose_memory_was_lost_in_a_crash_is_still_done_once(path: Path, v
 def test_what_is_kept_of_a_request_holds_no_word_of_it_and_ends(tmp_path: Path, memory: Memory) -> None:
     once = Once(tmp_path / "o", now=lambda: 1.0)
     with client(memory, once=once) as http:
-        http.post("/memories", json={"text": "zanzibar"}, headers={"Idempotency-Key": "k"})
+        http.post("/memories", json={"text": "zanzibar"}, headers={"Idempotency-Key": "order-4711"})
     once.close()
-    assert b"zanzibar" not in b"".join(file.read_bytes() for file in tmp_path.glob("o*"))
+    kept = b"".join(file.read_bytes() for file in tmp_path.glob("o*"))
+    assert b"zanzibar" not in kept
+    assert b"order-4711" not in kept
     Once(tmp_path / "o", now=lambda: KEEP + 5.0).close()
     left = sqlite3.connect(tmp_path / "o")
     assert left.execute("SELECT count(*) FROM answer").fetchone() == (0,)
@@ -336,11 +383,24 @@ def test_without_keys_pages_of_other_sites_can_write_nothing(memory: Memory, hea
         assert http.post("/memories", json={"text": "x"}, headers=own).status_code == 200
 
 
+@pytest.mark.parametrize("name", ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Via"])
+def test_without_keys_what_a_proxy_passes_on_is_refused_and_with_keys_served(memory: Memory, name: str) -> None:
+    keys = Keys(":memory:")
+    with client(memory, keys=keys) as http:
+        for method, route in (("GET", "/memories"), ("GET", "/health"), ("POST", "/memories")):
+            assert error(http.request(method, route, headers={name: "127.0.0.1"}), 403) == "proxy"
+        key, _ = keys.add(admin=True)
+        assert http.get("/memories", headers=bearer(key) | {name: "127.0.0.1"}).status_code == 200
+    keys.close()
+
+
 def test_text_sent_as_a_form_or_plain_is_refused(memory: Memory) -> None:
     with client(memory) as http:
         for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
             answer = http.post("/memories", content=b'{"text": "x"}', headers={"content-type": kind})
-            error(answer, 422)
+            assert error(answer, 422) == "bad_input"
+            assert answer.json()["error"]["message"] == "send the body with Content-Type: application/json"
+        assert "Content-Type" not in http.post("/memories", json="x").text, "it has the type, and is no object"
         assert memory.get_all() == []
 
 

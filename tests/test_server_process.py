@@ -7,13 +7,14 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from command_line import complaint, document, process
+from command_line import complaint, document, fine, process
 from conftest import raw
 from serving import bearer, error, served, until
 from test_postings import check_file
@@ -204,6 +205,29 @@ def test_keys_made_and_revoked_while_it_runs_count_at_once(db: Path) -> None:
         assert "key" not in listed
         assert document("keys", "revoke", made["id"])["revoked_at"]
         assert running.http.get("/memories", headers=bearer(made["key"])).status_code == 401
+
+
+def test_keys_file_without_a_key_serves_nothing(db: Path) -> None:
+    told = complaint("serve", "--keys", "mistyped.keys")
+    assert "--keys mistyped.keys: there is no key in it" in told
+    assert list(db.parent.iterdir()) == []
+    made = document("keys", "add", "--admin", "--keys", str(db.parent / "k"))
+    with served(db, "--keys", str(db.parent / "k")) as running:
+        assert running.http.get("/memories").status_code == 401
+        assert running.http.get("/memories", headers=bearer(made["key"])).status_code == 200
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_ready_line_says_where_there_are_no_keys(db: Path, closed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def at_once(*_: object, ready: Callable[[str], None], **__: object) -> None:
+        ready("http://127.0.0.1:1")
+
+    monkeypatch.setattr("retcon.server.run.serve", at_once)
+    if closed:
+        document("keys", "add", "--admin")
+    said = fine("serve")
+    assert "at http://127.0.0.1:1" in said
+    assert ("no keys: this machine only" in said) is not closed
 
 
 def test_bad_use_is_one_line_and_makes_no_store(db: Path) -> None:

@@ -98,10 +98,14 @@ def serve(
     from retcon.server.run import serve as run
 
     kept = _kept(keys, db)
+    closed = kept.exist()
+    if keys is not None and not closed:  # a mistyped path would let in whoever comes
+        raise InputError(f"--keys {keys}: there is no key in it; 'retcon keys add --keys {keys}' makes one")
     check_host(host, kept)  # before a store is made
 
     def ready(url: str) -> None:
-        show.document({"url": url}) if as_json else show.out(f"serving {db} at {url}")
+        told = f"serving {db} at {url}" + ("" if closed else " (no keys: this machine only)")
+        show.document({"url": url}) if as_json else show.out(told)
         sys.stdout.flush()
 
     limits = Limits(

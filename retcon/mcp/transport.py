@@ -29,7 +29,7 @@ from pydantic import ValidationError
 
 from retcon.errors import InputError
 from retcon.mcp.server import Workers
-from retcon.serving import bracketed, error_body, http_server, is_loopback, line, listening
+from retcon.serving import bracketed, error_body, http_server, is_loopback, line, listening, proxied
 
 PATH = "/mcp"
 GRACE = 3.0  # seconds that writes, and answers over HTTP, have to end
@@ -143,8 +143,7 @@ def serve_http(server: Server[Any], workers: Workers, close: Callable[[], None],
     """Answer at `http://host:port/mcp` until a signal comes."""
     _log_plainly()
     app: Any = server.streamable_http_app(streamable_http_path=PATH, transport_security=address.security)
-    if address.key is not None:
-        app = Keyed(app, address.key)
+    app = Unproxied(app) if address.key is None else Keyed(app, address.key)
     web = http_server(app, seconds=SECONDS, grace=GRACE)
     with listening(address.host, address.port) as opened:
         host, port = opened.getsockname()[:2]
@@ -166,14 +165,30 @@ class Keyed:
             await self.app(scope, receive, send)
             return
         body = error_body("key", "send the key: Authorization: Bearer KEY")
-        headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Bearer")]
-        headers.append((b"content-length", str(len(body)).encode()))
-        await send({"type": "http.response.start", "status": 401, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await _refuse(send, 401, body, (b"www-authenticate", b"Bearer"))
 
     def _has_key(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
         sent = [value for name, value in headers if name == b"authorization"]
         return len(sent) == 1 and hmac.compare_digest(sent[0], self._wanted)
+
+
+class Unproxied:
+    """An app without a key, which answers nobody whom a proxy lets through: they may be anywhere."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or not proxied(scope["headers"]):
+            await self.app(scope, receive, send)
+            return
+        await _refuse(send, 403, error_body("proxy", "a proxy passes this on: name a key with --key-env"))
+
+
+async def _refuse(send: Any, status: int, body: bytes, *more: tuple[bytes, bytes]) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 # -- both --------------------------------------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ def build(memory: Memory, *, keys: Keys | None, limits: Limits, once: Once | Non
     _reads(app, service)
     _recalls(app, service)
     _facts(app, service)
-    page.mount(app, reports=reports, guard=lambda _: None)  # the gate has asked for the key by then
+    page.mount(app, reports=reports, guard=partial(_for_admins, "reports"))
     return app
 
 
@@ -219,7 +219,8 @@ def _recalls(app: FastAPI, service: Service) -> None:
     @app.post("/ask", responses=_documented(s.AskOut, 400, 502), tags=["recall"])
     async def ask(request: Request, body: s.AskIn) -> Response:
         """The answer of the server's model to a question, from what is recalled, look by look."""
-        return await service.read(request, lambda grant: calls.ask(grant, body), model=True)
+        seen = service.workers.in_time(request.state.deadline)
+        return await service.read(request, lambda grant: calls.ask(grant, body, seen=seen), model=True)
 
 
 def _facts(app: FastAPI, service: Service) -> None:
@@ -241,8 +242,7 @@ def _facts(app: FastAPI, service: Service) -> None:
     @app.get("/metrics", response_class=PlainTextResponse, responses=_documented(None), tags=["service"])
     async def metrics(request: Request) -> Response:
         """Counts and times as Prometheus text. They tell of everybody, so they are for admin keys."""
-        if not request.state.grant.admin:
-            raise Refused(403, "scope", "metrics are for admin keys")
+        _for_admins("metrics", request)
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/openapi.json", include_in_schema=False)
@@ -252,6 +252,11 @@ def _facts(app: FastAPI, service: Service) -> None:
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
         return Response(about.html(about.document(app)), media_type="text/html", headers=about.HEADERS)
+
+
+def _for_admins(what: str, request: Request) -> None:
+    if not request.state.grant.admin:
+        raise Refused(403, "scope", f"{what} are for admin keys")
 
 
 def _with_bytes(call: Callable[[Grant], Plain], grant: Grant) -> tuple[Plain, bytes]:

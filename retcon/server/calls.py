@@ -233,8 +233,8 @@ class Calls:
         plain = found.to_dict()
         return plain | {"candidates": self._candidates(found, scope, only)} if body.candidates else plain
 
-    def ask(self, grant: Grant, body: AskIn) -> dict[str, Any]:
-        """The reader's answer and the looks that led to it."""
+    def ask(self, grant: Grant, body: AskIn, *, seen: Callable[[object], None] | None = None) -> dict[str, Any]:
+        """The reader's answer and the looks that led to it; `seen` is called with each, and may raise to end them."""
         question = _one_of(question=body.question, query=body.query)
         if self.memory.chat is None:
             raise Refused(422, "no_model", "this server has no model to ask: recall gives the text to read yourself")
@@ -244,7 +244,7 @@ class Calls:
         with span("retcon.ask", budget=body.budget) as current:
             found = self.memory.ask(
                 question, body.budget, **asdict(scope), **asdict(only), max_rungs=body.max_rungs,
-                max_tokens=body.max_tokens,
+                max_tokens=body.max_tokens, seen=seen,
             )  # fmt: skip
             current.set_attribute("rungs", len(found.rungs))
         return found.to_dict()

@@ -55,4 +55,6 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> Refused:
     """The answer to a request that is not of the documented shape."""
     if any(each["type"] == "json_invalid" for each in errors):
         return Refused(400, "bad_json", "the body is not JSON")
+    if any(isinstance(each.get("input"), bytes) for each in errors):  # it was not read, because of its type
+        return Refused(422, "bad_input", "send the body with Content-Type: application/json")
     return Refused(422, "bad_input", complaint(errors, skip=1))  # the first part says: body, query or path

@@ -1,10 +1,11 @@
 """Who may come in. One ASGI layer around the app, passed by every request, in this order:
 
-    host and origin   without keys: only this machine, only under its own names, no writes from other sites' pages
+    host and origin   without keys: only this machine, only under its own names, through no proxy that says it is one,
+                      no writes from other sites' pages
     key               with keys: `Authorization: Bearer`, except on the pages that tell nothing
     rate              each key has its own bucket
     load              so many requests at once; more are turned away at once rather than kept waiting
-    size              a body is read only up to the limit
+    size              a body is read only up to the limit; none at all where no key is asked for
 
 Then one count and one log line for each, whatever happened.
 """
@@ -27,7 +28,7 @@ from retcon.server.keys import Keys
 from retcon.server.limits import Buckets, Limits
 from retcon.server.metrics import Metrics
 from retcon.server.workers import late
-from retcon.serving import error_body, is_loopback
+from retcon.serving import error_body, is_loopback, proxied
 from retcon.trace import span
 
 Scope = MutableMapping[str, Any]
@@ -124,9 +125,11 @@ class Gate:
         return True
 
     async def _body(self, scope: Scope, receive: Receive, deadline: float) -> bytes:
-        length = _headers(scope).get("content-length", "")
-        if length.isdecimal() and int(length[:20]) > self.limits.body:
-            raise self._too_large()
+        headers = _headers(scope)
+        most = 0 if _is_open(scope["path"]) else self.limits.body
+        length = headers.get("content-length", "")
+        if (length.isdecimal() and int(length[:20]) > most) or (not most and "transfer-encoding" in headers):
+            raise _too_large(most)
         parts, size, more = [], 0, True
         while more:
             left = deadline - asyncio.get_running_loop().time()
@@ -138,12 +141,9 @@ class Gate:
                 raise Refused(400, "cut_off", "the connection ended before the request did")  # nobody reads this
             parts.append(message.get("body", b""))
             size, more = size + len(parts[-1]), bool(message.get("more_body"))
-            if size > self.limits.body:
-                raise self._too_large()
+            if size > most:
+                raise _too_large(most)
         return b"".join(parts)
-
-    def _too_large(self) -> Refused:
-        return Refused(413, "too_large", f"a request may have {self.limits.body:,} bytes", Connection="close")
 
     # -- what is told --------------------------------------------------------------------------------------------------
 
@@ -229,6 +229,11 @@ def _headers(scope: Scope) -> dict[str, str]:
     return found
 
 
+def _too_large(most: int) -> Refused:
+    message = f"a request may have {most:,} bytes" if most else "no body is taken here"
+    return Refused(413, "too_large", message, Connection="close")
+
+
 def _is_page(path: str) -> bool:
     return path in OPEN or (path.startswith("/page/") and path != "/page/report.json")
 
@@ -244,6 +249,8 @@ def _check_local(scope: Scope, headers: dict[str, str]) -> None:
         raise Refused(
             403, "local", "without keys the server answers this machine only: make one with 'retcon keys add'"
         )
+    if proxied(scope["headers"]):  # to us its callers, from anywhere, look like this machine
+        raise Refused(403, "proxy", "a proxy passes this on: make a key with 'retcon keys add'")
     if not is_loopback(_host(headers.get("host", ""))):
         raise Refused(403, "host", "without keys the server answers to localhost and 127.0.0.1 only")
     if scope["method"] in SAFE:

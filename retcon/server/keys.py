@@ -22,7 +22,11 @@ from retcon.note import Scope
 from retcon.server.private import Private
 
 LONGEST = 128  # characters of a key that are looked at
+PATIENCE = 0.5  # seconds to wait for another process: the server looks here before it does anything else
+# WAL: who writes holds up no reader; put back at each commit, so that a copy of the file alone has every key
 _SCHEMA = """
+PRAGMA journal_mode = WAL;
+PRAGMA wal_autocheckpoint = 1;
 CREATE TABLE IF NOT EXISTS key (
   id TEXT PRIMARY KEY, name TEXT NOT NULL,
   salt BLOB NOT NULL, hash BLOB NOT NULL,
@@ -60,7 +64,7 @@ class Keys:
     """Keys in one small SQLite file, which only its owner may read. Made with the first key; changes count at once."""
 
     def __init__(self, path: str | os.PathLike[str], *, now: Callable[[], datetime] = utc_now) -> None:
-        self.now, self._file = now, Private(path, _SCHEMA)
+        self.now, self._file = now, Private(path, _SCHEMA, patience=PATIENCE)
 
     def add(
         self,

@@ -1,7 +1,7 @@
 """The same write with the same Idempotency-Key is done once, and answered the same each time.
 
-What is kept of a request holds nobody's words: a keyed hash of what was asked, the ids that were given, when. The text
-of the answer comes from the request that is repeated, so a deleted note leaves nothing here.
+What is kept of a request holds nobody's words: keyed hashes of its key and of what was asked, the ids that were given,
+when. The text of the answer comes from the request that is repeated, so a deleted note leaves nothing here.
 
 The ids of new notes follow from the key and the request. If the server is killed between a write and the memory of it,
 the repeated request finds its notes there already.
@@ -45,7 +45,7 @@ class Turn:
     """One write that is asked for under an Idempotency-Key."""
 
     owner: str  # id of the caller's key
-    key: str
+    key: str  # a keyed hash of the Idempotency-Key
     print: bytes  # a keyed hash of what is asked
 
     def id(self, number: int) -> str:
@@ -68,7 +68,10 @@ class Once:
         if not self._secret:
             with self._file.use() as connection:
                 self._secret = _secret(connection)
-        return Turn(owner, key, hashlib.blake2b(whole, key=self._secret, digest_size=32).digest())
+        return Turn(owner, self._hash(json.dumps([owner, key]).encode()).hex(), self._hash(whole))
+
+    def _hash(self, what: bytes) -> bytes:
+        return hashlib.blake2b(what, key=self._secret, digest_size=32).digest()
 
     def done(self, turn: Turn, do: Callable[[], Any]) -> tuple[Any, bool]:
         """What is kept of the write, and whether it was done before; if not, it is done now.

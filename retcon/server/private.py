@@ -16,8 +16,8 @@ PATIENCE = 10.0  # seconds to wait for another process that writes
 class Private:
     """The file, opened at first use by one connection that all threads share, one at a time."""
 
-    def __init__(self, path: str | os.PathLike[str], schema: str) -> None:
-        self.path, self._schema = os.fspath(path), schema
+    def __init__(self, path: str | os.PathLike[str], schema: str, *, patience: float = PATIENCE) -> None:
+        self.path, self._schema, self._patience = os.fspath(path), schema, patience
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
 
@@ -32,7 +32,7 @@ class Private:
         with self._lock:
             try:
                 if self._connection is None:
-                    self._connection = _open(self.path, self._schema)
+                    self._connection = _open(self.path, self._schema, self._patience)
                 yield self._connection
             except (sqlite3.Error, OSError) as error:
                 if getattr(error, "sqlite_errorname", None) == "SQLITE_BUSY":
@@ -47,11 +47,11 @@ class Private:
                 self._connection = None
 
 
-def _open(path: str, schema: str) -> sqlite3.Connection:
+def _open(path: str, schema: str, patience: float) -> sqlite3.Connection:
     if path != ":memory:":
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         os.chmod(path, 0o600)
-    connection = sqlite3.connect(path, isolation_level=None, timeout=PATIENCE, check_same_thread=False)
+    connection = sqlite3.connect(path, isolation_level=None, timeout=patience, check_same_thread=False)
     try:
         for statement in schema.split(";"):
             connection.execute(statement)

@@ -117,7 +117,7 @@ class AskIn(Which):
     question: str | None = None
     query: str | None = Field(None, description="Another name for question.")
     budget: Budget = DEFAULT_BUDGET
-    max_rungs: Annotated[int, Field(ge=1, le=100)] = 4
+    max_rungs: Annotated[int, Field(ge=1, le=10)] = 4
     max_tokens: Annotated[int, Field(ge=1)] | None = None
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -35,6 +36,16 @@ class Workers:
         So the caller always learns whether it was done: a write ends by itself, because the store gives up on a lock.
         """
         return await self._run("write", call, deadline, finish=True)
+
+    def in_time(self, deadline: float) -> Callable[[object], None]:
+        """A check for a call of several steps: an error once the deadline has passed and nobody waits for it."""
+        end = time.monotonic() + deadline - asyncio.get_running_loop().time()
+
+        def check(_: object) -> None:
+            if time.monotonic() >= end:
+                raise late(self.seconds)
+
+        return check
 
     async def _run(self, kind: str, call: Callable[[], T], deadline: float, *, finish: bool) -> T:
         loop = asyncio.get_running_loop()
