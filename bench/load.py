@@ -271,6 +271,28 @@ def missing(db: Path, written: dict[str, str]) -> int:
     return sum(found.get(note_id) != text for note_id, text in written.items())
 
 
+def table(found: dict[str, Any]) -> str:
+    """The run as Markdown: the service, the bare route, and the one over the other."""
+    served, bare, options = found["served"], found["bare"], found["options"]
+    cores, ratios, killed = found["machine"]["cores"], found["ratios"], found["killed"]
+    where = f"{options['clients']} clients, {options['seconds']:.0f} s, {options['notes']:,} notes, {cores} cores"
+
+    def cells(name: str, rate: float, times: dict[str, float], errors: str = "", lost: str = "") -> list[str]:
+        return [name, f"{rate:.0f}", f"{times['p50_ms']:.0f} ms", f"{times['p95_ms']:.0f} ms", errors, lost]
+
+    rows = [[where, "requests a second", "p50", "p95", "errors", "writes lost"], ["---"] * 6]
+    rows += [cells(kind, served[kind]["count"] / options["seconds"], served[kind]) for kind in ("recall", "add")]
+    lost = f"{served['lost']} of {served['written']:,}"
+    rows.append(cells("both", served["per_second"], served["all"], str(served["errors"]), lost))
+    rows.append(cells("a bare route, one SQLite read", bare["per_second"], bare["all"], str(bare["errors"])))
+    over = [f"{ratios[name]:.2g}" for name in ("per_second", "p50", "p95")]
+    rows.append(["the service over the bare route", *over, "", ""])
+    rows.append(
+        [f"killed after {killed['after']:.0f} s of this", *[""] * 4, f"{killed['lost']} of {killed['written']:,}"]
+    )
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 def main() -> None:
     """Measure, print and keep the numbers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

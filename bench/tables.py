@@ -24,6 +24,7 @@ from bench.certificate import table as certificate_table
 from bench.fidelity import table as fidelity_table
 from bench.gate import table as gate_table
 from bench.ladders import table as ladder_table
+from bench.load import table as load_table
 from bench.operators import table as operator_table
 from bench.pilot import tables as pilot_tables
 from bench.retrieval import table as retrieval_table
@@ -96,6 +97,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "fidelity": lambda: fidelity_table(_results("fidelity")),
     "ladder-forms": lambda: ladder_table(_results("ladders")),
     "stats": lambda: stats_table(_results("stats")),
+    "load": lambda: load_table(_results("load")),
     "certificate": lambda: certificate_table(_results("certificate")),
     "transcript": _transcript,
     "gate": lambda: gate_table(_results("gate")),
