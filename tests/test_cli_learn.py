@@ -215,7 +215,7 @@ def test_a_certificate_of_other_outcomes_does_not_speak_of_the_routers_own_confi
         assert (found["certified"], len(found["warnings"])) == (False, 1)
     result = run("calibrate", "o.csv", *options)  # once more, on the right ones: the old certificate is forgotten
     assert "learned with" not in result.stderr
-    assert document("decide", "Which cat?", "--db", "t.db", "--router", "r.json", "--budget", "32")["certified"]
+    assert document("decide", "Which cat?", "--db", "t.db", "--router", "r.json", "--budget", "32")["warnings"] == []
 
 
 # -- crossfit ----------------------------------------------------------------------------------------------------------
@@ -293,7 +293,8 @@ def test_decide_takes_the_learned_router(folder: Path) -> None:
     with Memory(folder / "t.db") as memory:
         memory.add("I adopted a cat named Pixel. She is grey.", id="a1")
     found = document("decide", "Which cat?", "--db", "t.db", "--router", "r.json", "--budget", "32")
-    assert (found["router"], found["certified"], found["warnings"]) == ("r", True, [])
+    assert (found["router"], found["warnings"]) == ("r", [])
+    assert not found["certified"]  # who reads the text is not known
     assert set(found["utilities"]) == {"retain", "extract"}
     assert set(found["order"]) <= {"retain", "extract"}
     assert not document("decide", "Which cat?", "--db", "t.db", "--router", "r.json", "--budget", "40")["certified"]
