@@ -28,6 +28,7 @@ from bench.load import table as load_table
 from bench.operators import table as operator_table
 from bench.pilot import tables as pilot_tables
 from bench.retrieval import table as retrieval_table
+from bench.richer import table as richer_table
 from bench.shown import tables as shown_tables
 from bench.speed.report import section as speed_section
 from bench.speed.report import table as speed_goals
@@ -97,6 +98,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "fidelity": lambda: fidelity_table(_results("fidelity")),
     "ladder-forms": lambda: ladder_table(_results("ladders")),
     "stats": lambda: stats_table(_results("stats")),
+    "richer": lambda: richer_table(_results("richer")),
     "load": lambda: load_table(_results("load")),
     "certificate": lambda: certificate_table(_results("certificate")),
     "transcript": _transcript,
