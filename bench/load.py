@@ -277,6 +277,9 @@ def table(found: dict[str, Any]) -> str:
     cores, ratios, killed = found["machine"]["cores"], found["ratios"], found["killed"]
     where = f"{options['clients']} clients, {options['seconds']:.0f} s, {options['notes']:,} notes, {cores} cores"
 
+    def processor(run: dict[str, Any]) -> str:
+        return f"{1000 * run['server_cpu'] / run['per_second']:.1f} ms"
+
     def cells(name: str, rate: float, times: dict[str, float], errors: str = "", lost: str = "") -> list[str]:
         return [name, f"{rate:.0f}", f"{times['p50_ms']:.0f} ms", f"{times['p95_ms']:.0f} ms", errors, lost]
 
@@ -287,6 +290,7 @@ def table(found: dict[str, Any]) -> str:
     rows.append(cells("a bare route, one SQLite read", bare["per_second"], bare["all"], str(bare["errors"])))
     over = [f"{ratios[name]:.2g}" for name in ("per_second", "p50", "p95")]
     rows.append(["the service over the bare route", *over, "", ""])
+    rows.append(["processor time a request: service, bare", processor(served), processor(bare), *[""] * 3])
     rows.append(
         [f"killed after {killed['after']:.0f} s of this", *[""] * 4, f"{killed['lost']} of {killed['written']:,}"]
     )

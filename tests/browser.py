@@ -113,3 +113,29 @@ def tab_to(page: Page, wanted: str, *, most: int = 40) -> None:
         if page.evaluate("wanted => document.activeElement.matches(wanted)", wanted):
             return
     raise AssertionError(f"{most} tabs do not lead to {wanted}")
+
+
+CROSSOVERS = """by,row,column,text,mean,low,high,rows
+ours,"LoCoMo, full history / Extract",Crossover budget [95 % CI],"171 [56, above 256]",170.9,56.2,,{}
+ours,"LoCoMo, full history / Extract",Full fit there (%),18,18.0,,,{}
+ours,"LoCoMo, full history / Merge",Crossover budget [95 % CI],"above 256 [below 32, above 256]",,,,{}
+paper,"LoCoMo, full history / Merge",Crossover budget,90,90,,,{}
+"""
+REPORT = (
+    "<!doctype html><title>r</title><style>h1{color:teal}</style><h1>Measured</h1>"
+    "<script>document.querySelector('h1').textContent += ' here';"
+    "try { parent.document; document.title = 'escaped'; } catch (e) { document.title = 'kept in'; }</script>"
+)
+
+
+def written_report(folder: Path) -> Path:
+    """A report as `retcon report` leaves one, beside what must not be served."""
+    report = folder / "report"
+    (report / "tables").mkdir(parents=True)
+    (report / "report.html").write_text(REPORT, encoding="utf-8")
+    (report / "tables" / "crossover.csv").write_text(CROSSOVERS, encoding="utf-8")
+    (report / ".hidden.html").write_text("hidden", encoding="utf-8")
+    (report / "program.exe").write_bytes(b"MZ")
+    (folder / "secret.html").write_text("secret", encoding="utf-8")
+    (report / "link.html").symlink_to(folder / "secret.html")
+    return report

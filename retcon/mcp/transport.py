@@ -53,8 +53,8 @@ def serve_stdio(server: Server[Any], workers: Workers, close: Callable[[], None]
 
 async def _stdio(server: Server[Any], workers: Workers, close: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
-    for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, 130)):
-        with contextlib.suppress(NotImplementedError):  # Windows: the default ends the process
+    if sys.platform != "win32":  # where event loops take no signal handlers, and a signal just ends the process
+        for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, 130)):
             loop.add_signal_handler(number, _end, workers, close, code)
     async with stdio_server() as (read, write), _refusing(read, write) as heard:
         await server.run(heard, write, server.create_initialization_options())
