@@ -9,6 +9,7 @@ by the guesses of classifiers that did not see the question (`retcon.querytype.o
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ POOL = "longmemeval-pool"
 
 def unseen_types(rows: Outcomes, run: Run) -> list[dict[str, Any]]:
     """The rows with the type probabilities of classifiers that were trained without their question."""
-    asked = [question for _, question in questions(run)]
+    asked = [question for _, question in questions(replace(run, ids=()))]
     labels = np.array([TYPES.index(question.type) for question in asked])
     guessed = out_of_fold(cue_matrix([each.text for each in asked]), labels, np.arange(len(asked)), seed=SEED)
     of = {

@@ -56,6 +56,7 @@ class Run:
 
 
 LARGE = (512, 1024, 2048, 4096)
+WIDE = LARGE[:2]  # above the learned budgets, and below 2,048 tokens, where all that `Memory` looks at by default fits
 RUNS = (
     Run("locomo-product", "locomo", "product", (*FREE, *FOCUSED), ("fit", "calibration", "gate")),
     Run("pool-product", "longmemeval-pool", "product", (*FREE, *FOCUSED)),
@@ -64,10 +65,13 @@ RUNS = (
     Run("locomo-controlled", "locomo", "controlled", EVERY, ("tables",), SHORT),
     Run("locomo-abstention", "locomo", "product", (*FREE, *FOCUSED), ("abstention",), abstentions=True),
     Run("pool-abstention", "longmemeval-pool", "product", (*FREE, *FOCUSED), abstentions=True),
-    Run("longmemeval-realizations", "longmemeval-gold", "controlled", PAPER, ("realizations",), realizations=3),
+    Run("longmemeval-realizations", "longmemeval-gold", "controlled", PAPER, realizations=3),
     Run("locomo-rewrite", "locomo", "full-history", ("retain", "rewrite", "rewrite-agnostic"), ("rewrite",)),
     Run("longmemeval-small", "longmemeval-gold", "controlled", PAPER, small=True),
     Run("locomo-large", "locomo", "product", (*FREE, "merge"), ("rewrite",), LARGE, cap=6144, top_k=200),
+    Run("pool-large", "longmemeval-pool", "product", (*FREE, "merge"), ("realizations",), LARGE, cap=6144, top_k=200),
+    Run("pool-wide", "longmemeval-pool", "product", (*FREE, *FOCUSED), budgets=WIDE),
+    Run("locomo-wide", "locomo", "product", (*FREE, *FOCUSED), ("fit", "calibration"), WIDE),
 )
 
 

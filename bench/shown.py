@@ -1,54 +1,34 @@
-"""The results of gate, findings, across and judges as the tables of the docs, and the two figures of docs/results.md.
+"""The results of gate, findings, beyond, across and judges as the tables of the docs.
 
-    python -m bench.shown --out bench/results/figures
-
-`bench.tables` puts the tables into the pages. Every line stands under both judges; a line of the paper is marked so.
+`bench.tables` puts them into the pages. Every line stands under both judges; a line of the paper is marked so.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from bench import ROOT
-from bench.across import ONE_ORDER, SHOWN
+from bench.across import SHOWN
 from bench.findings import AGNOSTIC, CONTROLLED, PRESPECIFIED, falls
 from bench.gate import ALPHA, CAPPED, JUDGES, RIVALS, SHIPPED
 from bench.judges import ACTIONS, HOW, NAMES
 from retcon.crossfit import REFERENCE, TWICE, VOTE
-from retcon.stats import Estimate
 from retcon.study import published
-from retcon.study.drawing import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    VERMILLION,
-    Colour,
-    budget_axis,
-    dots,
-    drawn,
-    percent,
-    points,
-    rule,
-)
 from retcon.study.published import bracket, change, number
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
-
-import numpy as np
 
 RESULTS = ROOT / "bench" / "results"
 FIRST, SECOND = JUDGES
 RUNS = {
     "longmemeval-controlled": "LongMemEval, evidence given", "locomo-controlled": "LoCoMo, evidence given",
     "longmemeval-small": "LongMemEval, evidence given, 0.5B reader", "locomo-history": "LoCoMo, full history",
-    "locomo-rewrite": "LoCoMo, full history, 100 questions", "locomo-product": "LoCoMo, as `Memory` does",
-    "pool-product": "LongMemEval's pool, as `Memory` does",
+    "locomo-rewrite": "LoCoMo, full history, Rewrite", "locomo-product": "LoCoMo, as `Memory` does",
+    "pool-product": "LongMemEval's pool, as `Memory` does", "locomo-large": "LoCoMo, up to 200 candidates",
+    "pool-large": "LongMemEval's pool, up to 200 candidates", "locomo-wide": "LoCoMo, as `Memory` does",
+    "pool-wide": "LongMemEval's pool, as `Memory` does",
 }  # fmt: skip
 PAPER_GAINS = {"longmemeval-controlled": published.OPERATORSTATS, "locomo-controlled": published.LOCOMOSTATS}
 PAPER_POLICIES = {
@@ -62,6 +42,12 @@ SELECTED = "selected action"  # "best fixed action", as the pages call it
 def load(name: str) -> Any:
     """A committed result."""
     return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def under_both(found: Mapping[str, Any], part: str) -> tuple[Any, Any]:
+    """A part of a result by the primary judge, and by the strict one."""
+    first, second = (found["judges"][judge][part] for judge in JUDGES)
+    return first, second
 
 
 def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -126,7 +112,9 @@ def crossover_table(found: Mapping[str, Any]) -> str:
         first, second = (found["judges"][judge]["crossovers"][run] for judge in JUDGES)
         rows.append(titled(f"{RUNS[run]}, {first['questions']} questions", len(head)))
         theirs = {row["budget"]: row for row in _published(run, PRESPECIFIED)}
-        for one, two, fits in zip(_of(first, PRESPECIFIED), _of(second, PRESPECIFIED), first["full_fit"], strict=True):
+        for one, two, fits in zip(
+            of_action(first, PRESPECIFIED), of_action(second, PRESPECIFIED), first["full_fit"], strict=True
+        ):
             paper = gained(_mean(theirs.get(one["budget"])))
             rows.append((
                 str(one["budget"]), number(fits), number(one["retention"]), number(one["accuracy"]),
@@ -136,7 +124,7 @@ def crossover_table(found: Mapping[str, Any]) -> str:
     return grid(head, rows)
 
 
-def _of(study: Mapping[str, Any], action: str) -> list[Mapping[str, Any]]:
+def of_action(study: Mapping[str, Any], action: str) -> list[Mapping[str, Any]]:
     return [row for row in study["gains"] if row["action"] == action]
 
 
@@ -216,17 +204,17 @@ def pairs_table(found: Mapping[str, Any], which: str) -> str:
     return grid(head, rows)
 
 
-def history_table(found: Mapping[str, Any]) -> str:
-    """Every action after a retriever, against retention."""
-    first, second = (found["judges"][judge]["history"] for judge in JUDGES)
-    budgets = first["locomo-history"]["budgets"]
-    head = ("action", *(f"{b} tokens: accuracy, gain" for b in budgets), *(f"gain at {b}, strict" for b in budgets))
+def gains_table(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+    """Every action of some runs against retention at every budget: accuracy and gain, and the gain by `strict`."""
+    budgets = next(iter(first.values()))["budgets"]
+    head = ("action", *(f"{b:,} tokens: accuracy, gain" for b in budgets), *(f"gain at {b:,}, strict" for b in budgets))
     rows: list[Sequence[str]] = []
     for run, study in first.items():
         retained = {row["budget"]: number(row["retention"]) for row in study["gains"]}
-        rows += [titled(RUNS[run], len(head)), ["retain", *retained.values(), *[""] * len(budgets)]]
+        rows.append(titled(f"{RUNS[run]}, {study['questions']} questions", len(head)))
+        rows.append(["retain", *retained.values(), *[""] * len(budgets)])
         for action in dict.fromkeys(row["action"] for row in study["gains"]):
-            one, two = _of(study, action), _of(second[run], action)
+            one, two = of_action(study, action), of_action(second[run], action)
             rows.append((
                 short(action), *(f"{number(row['accuracy'])}, {gained(row['by_question'])}" for row in one),
                 *(gained(row["by_question"]) for row in two),
@@ -245,7 +233,7 @@ def realizations_table(found: Mapping[str, Any]) -> str:
         "gain, strict judge",
         "in the paper",
     )
-    first, second = (found["judges"][judge]["realizations"] for judge in JUDGES)
+    first, second = under_both(found, "realizations")
     rows = []
     for one, two in zip(first["gains"], second["gains"], strict=True):
         theirs = {row["budget"]: row for row in _published("longmemeval-controlled", one["action"])}
@@ -268,12 +256,53 @@ def unsupported_table(found: Mapping[str, Any]) -> str:
     return grid(["run", *map(short, actions)], rows)
 
 
+# -- budgets above the learned ones ------------------------------------------------------------------------------------
+
+
+def used_table(found: Mapping[str, Any]) -> str:
+    """How many tokens each action fills, where there are candidates for all of them."""
+    studies = found["judges"][FIRST]["large"]
+    head = ["run", *(f"{budget:,}" for budget in next(iter(studies.values()))["budgets"])]
+    return grid(head, [
+        [f"{RUNS[run]}: {action}", *(f"{round(tokens):,}" for tokens in used)]
+        for run, study in studies.items() for action, used in study["context_tokens"].items()
+    ])  # fmt: skip
+
+
+def beyond_table(found: Mapping[str, Any]) -> str:
+    """The routers that ship, above the budgets that they were learned at."""
+    first, second = under_both(found, "wide")
+    head = (
+        "policy",
+        "tokens",
+        "right",
+        "against whole notes",
+        "notes replaced",
+        "calls",
+        "against whole notes, strict",
+    )
+    rows: list[Sequence[str]] = []
+    for run, study in first.items():
+        rows.append(titled(f"{RUNS[run]}, {study['fresh']} questions that these did not learn from", len(head)))
+        for b, budget in enumerate(study["budgets"]):
+            rows.append(("whole notes", f"{budget:,}", number(study["retention"][b]), "", "", "1.00", ""))
+            for router, looks in study["routers"].items():
+                for look, one in looks.items():
+                    two = second[run]["routers"][router][look]
+                    rows.append((
+                        f"`{router}`, {look}", f"{budget:,}", number(one["accuracy"][b]),
+                        gained(one["gain"][b]["by_question"]), _share(one["replaced"][b]), f"{one['calls'][b]:.2f}",
+                        gained(two["gain"][b]["by_question"]),
+                    ))  # fmt: skip
+    return grid(head, rows)
+
+
 # -- policies ----------------------------------------------------------------------------------------------------------
 
 
 def routing_table(found: Mapping[str, Any], keys: Sequence[str]) -> str:
     """Every policy of some cross-fits, against the action selected on training questions."""
-    first, second = (found["judges"][judge]["routing"] for judge in JUDGES)
+    first, second = under_both(found, "routing")
     budgets = first[keys[0]]["budgets"]
     head = (
         "policy", *map(str, budgets), "mean", "against the selected action", "harmed", "calls", "mean, strict",
@@ -593,69 +622,6 @@ def _readme_operators(found: Mapping[str, Any], width: int) -> Iterator[Sequence
         ]
 
 
-# -- figures -----------------------------------------------------------------------------------------------------------
-
-LINES: dict[str, tuple[str, Colour, str]] = {
-    "longmemeval-controlled": ("LongMemEval", BLUE, "s"), "locomo-controlled": ("LoCoMo", VERMILLION, "^"),
-    "longmemeval-small": ("LongMemEval, 0.5B", GREEN, "D"),
-}  # fmt: skip
-
-
-def crossover_figure(found: Mapping[str, Any]) -> str:
-    """The gain of Abstract, written without the question, against the budget and against the share that fits whole."""
-
-    def compose(canvas: Canvas) -> None:
-        above, below = canvas.subplots(2, 1, sharey=True)
-        budgets = sorted({b for run in LINES for b in found["judges"][FIRST]["crossovers"][run]["budgets"]})
-        for run, (name, colour, marker) in LINES.items():
-            study = found["judges"][FIRST]["crossovers"][run]
-            gains = [Estimate(**row["by_question"]) for row in _of(study, PRESPECIFIED)]
-            for axes, xs in ((above, study["budgets"]), (below, study["full_fit"])):
-                dots(axes, xs, gains, colour, marker, "-")
-                axes.plot([], [], color=colour[0], marker=marker, label=name)
-                axes.axhline(0, color=INK[0], linewidth=0.8)
-        budget_axis(above, budgets)
-        above.set(title="Gain of Abstract over whole notes", xlabel="tokens of memory", ylabel="points")
-        above.yaxis.set_major_formatter(points)
-        above.legend()
-        below.set(xlabel="questions whose evidence fits whole", ylabel="points")
-        below.xaxis.set_major_formatter(percent)
-        rule(below)
-
-    return drawn(compose, height=5.6, title="gain of Abstract against budget and against full fit")[0]
-
-
-def spend_figure(gate: Mapping[str, Any]) -> str:
-    """Accuracy of every policy of the gate against reader calls and against tokens, the ladder at several prices."""
-    policies = [row for row in gate["judges"][FIRST]["policies"] if row["policy"] != TWICE]  # it lacks a budget
-    curve = sorted(gate["judges"][FIRST]["spend"], key=lambda point: float(point["calls"]))
-
-    def compose(canvas: Canvas) -> None:
-        above, below = canvas.subplots(2, 1, sharey=True)
-        spent = [(p["calls"], p["read"] + p["generated"]) for p in curve]
-        for axes, which, word in ((above, 0, "calls"), (below, 1, "tokens")):
-            axes.plot([each[which] for each in spent], [p["utility"] for p in curve], color=BLUE[0], marker=".")
-            for row in policies:
-                colour, marker = MARKS.get(row["policy"], (GREY, "."))
-                axes.plot(row[word], row["macro"], color=colour[0], marker=marker, linestyle="none")
-            rule(axes)
-            axes.yaxis.set_major_formatter(percent)
-        above.set(title="Right by the model judge, 240 questions", xlabel="reader calls a question")
-        below.set(xlabel="tokens read and written a question")
-        for name, (colour, marker) in MARKS.items():
-            below.plot([], [], color=colour[0], marker=marker, linestyle="none", label=named(name))
-        below.plot([], [], color=GREY[0], marker=".", linestyle="none", label="other policies")
-        canvas.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=2)
-
-    return drawn(compose, height=6.4, title="accuracy against reader calls and tokens")[0]
-
-
-MARKS: dict[str, tuple[Colour, str]] = {
-    "retention": (INK, "o"), REFERENCE: (GREEN, "D"), "direct": (VERMILLION, "^"), "certified": (VERMILLION, "v"),
-    SHIPPED: (BLUE, "s"), ONE_ORDER: (BLUE, "p"), VOTE: (GREEN, "P"), "action oracle": (INK, "*"),
-}  # fmt: skip
-
-
 # -- by name -----------------------------------------------------------------------------------------------------------
 
 
@@ -673,9 +639,13 @@ def tables() -> dict[str, Callable[[], str]]:
         "crossover-zero": lambda: zero_table(load("findings")),
         "extract-pairs": lambda: pairs_table(load("findings"), "extract"),
         "focused-pairs": lambda: pairs_table(load("findings"), "focused"),
-        "history": lambda: history_table(load("findings")),
+        "history": lambda: gains_table(*under_both(load("findings"), "history")),
         "realizations": lambda: realizations_table(load("findings")),
         "unsupported": lambda: unsupported_table(load("findings")),
+        "large": lambda: gains_table(*under_both(load("beyond"), "large")),
+        "large-used": lambda: used_table(load("beyond")),
+        "wide": lambda: gains_table(*under_both(load("beyond"), "wide")),
+        "beyond": lambda: beyond_table(load("beyond")),
         "routing": lambda: routing_table(load("findings"), ("longmemeval-paper", "longmemeval-all")),
         "routing-history": lambda: routing_table(load("findings"), ("history-paper", "history-all")),
         "across": lambda: across_table(load("across"), "five"),
@@ -686,18 +656,3 @@ def tables() -> dict[str, Callable[[], str]]:
         "judges-corrected": lambda: corrected_table(load("judges")),
         "measured": lambda: readme_table(load("gate"), load("findings")),
     }
-
-
-def main() -> None:
-    """Draw the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=RESULTS / "figures")
-    options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    made = {"crossover": crossover_figure(load("findings")), "spend": spend_figure(load("gate"))}
-    for name, svg in made.items():
-        (options.out / f"{name}.svg").write_text(svg, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

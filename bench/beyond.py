@@ -1,0 +1,120 @@
+"""Budgets above 256 tokens: what each action is worth there, and what the routers that ship do where none was learned.
+
+    python -m bench.beyond --out bench/results/beyond.json
+
+Two kinds of rows. The `-large` runs have up to 200 candidates, so that there is something to leave out at 4,096 tokens.
+The `-wide` runs have what `Memory` looks at by default (20 notes, 2,048 tokens), with every action: on these the
+shipped routers decide as they would for a caller. They learned from 60 % of LongMemEval's pool, at 256 tokens and
+below; here they are scored on the rest of it and on LoCoMo's fit and calibration questions.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.findings import Ways, estimated, gains, keep, rounded, rows_of, ways_to_draw
+from bench.gate import DRAWS, JUDGES, ROWS, SEED, halves
+from retcon.features import FEATURES
+from retcon.ladder import Plan, Walked, walk
+from retcon.note import RETAIN
+from retcon.outcomes import Panel, panel
+from retcon.route import Router, shipped
+
+LARGE = ("locomo-large", "pool-large")
+WIDE = ("locomo-wide", "pool-wide")
+ROUTERS = ("longmemeval", "longmemeval-free")
+
+
+def large(name: str, judge: str) -> dict[str, Any]:
+    """Every action against whole notes, and how many tokens it came to."""
+    made = panel(rows_of(name), judge=judge)
+    kept = rows_of(name).columns
+    shown = {
+        action: [float(kept["context_tokens"][_cell(kept, action, budget)].mean()) for budget in made.budgets]
+        for action in made.actions
+    }
+    return {
+        "questions": len(made.questions), "budgets": list(made.budgets), "context_tokens": shown,
+        "gains": gains(made, ways_to_draw(made), made.actions[1:]),
+    }  # fmt: skip
+
+
+def _cell(columns: Any, action: str, budget: int) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = (columns["action"] == action) & (columns["budget"] == budget)
+    return found
+
+
+def wide(name: str, judge: str) -> dict[str, Any]:
+    """The actions against whole notes on all questions; the shipped routers on questions they did not learn from."""
+    made = panel(rows_of(name), judge=judge)
+    fresh = halves(made)[1] if name.startswith("pool") else made
+    ways = ways_to_draw(fresh)
+    return {
+        "questions": len(made.questions), "budgets": list(made.budgets), "fresh": len(fresh.questions),
+        "fit": made.fit.mean(axis=0).tolist(), "full_fit": (made.fit >= 1).mean(axis=0).tolist(),
+        "gains": gains(made, ways_to_draw(made), made.actions[1:]),
+        "retention": fresh.utility[:, :, fresh.actions.index(RETAIN)].mean(axis=0).tolist(),
+        "routers": {each: served(shipped(each), fresh, ways) for each in ROUTERS},
+    }  # fmt: skip
+
+
+def served(router: Router, made: Panel, ways: Ways) -> dict[str, Any]:
+    """What a router comes to in one look, and with its ladder, against whole notes at each budget."""
+    once, climbing = plans(router, made)
+    return {"one look": line(walk(made, once), made, ways), "ladder": line(walk(made, climbing), made, ways)}
+
+
+def plans(router: Router, made: Panel) -> tuple[Plan, Plan]:
+    """What the router decides for every question and budget of a panel: its one action, and the rungs of its ladder."""
+    places = [FEATURES.index(name) for name in made.features]
+    known = [action for action in router.actions if action in made.actions]
+    once = np.full((*made.x.shape[:2], 1), -1, np.int64)
+    climbing = np.full((*made.x.shape[:2], len(known)), -1, np.int64)
+    for q, b in np.ndindex(*made.x.shape[:2]):
+        x = np.zeros(len(FEATURES))
+        x[places] = made.x[q, b]
+        decision = router.decide(x, budget=made.budgets[b], available=known)
+        once[q, b, 0] = made.actions.index(decision.action)
+        rungs = [made.actions.index(action) for action in decision.order]
+        climbing[q, b, : len(rungs)] = rungs
+    return once, climbing
+
+
+def line(came: Walked, made: Panel, ways: Ways) -> dict[str, Any]:
+    """Accuracy, its difference from whole notes, how often these were replaced, and the calls, a value a budget."""
+    gap = came.utility - made.utility[:, :, made.actions.index(RETAIN)]
+    return {
+        "accuracy": came.utility.mean(axis=0).tolist(),
+        "gain": [estimated(gap[:, b], ways) for b in range(gap.shape[1])],
+        "replaced": came.replaced.mean(axis=0).tolist(), "calls": came.calls.mean(axis=0).tolist(),
+    }  # fmt: skip
+
+
+def run() -> dict[str, Any]:
+    """Everything, under both judges."""
+    judged = {
+        judge: {
+            "large": {name: large(name, judge) for name in LARGE},
+            "wide": {name: wide(name, judge) for name in WIDE},
+        }
+        for judge in JUDGES
+    }
+    found: dict[str, Any] = rounded({"seed": SEED, "draws": DRAWS, "judges": judged})
+    return found
+
+
+def main() -> None:
+    """Compute, keep."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROWS.parent / "beyond.json")
+    options = parser.parse_args()
+    keep(run(), options.out)
+
+
+if __name__ == "__main__":
+    main()
