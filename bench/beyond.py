@@ -31,8 +31,9 @@ ROUTERS = ("longmemeval", "longmemeval-free")
 
 
 def large(name: str, judge: str) -> dict[str, Any]:
-    """Every action against whole notes, and how many tokens it came to."""
+    """Every action against whole notes, how many tokens it came to, and whole notes at most room less at least."""
     made = panel(rows_of(name), judge=judge)
+    ways, whole = ways_to_draw(made), made.utility[:, :, made.actions.index(RETAIN)]
     kept = rows_of(name).columns
     shown = {
         action: [float(kept["context_tokens"][_cell(kept, action, budget)].mean()) for budget in made.budgets]
@@ -40,7 +41,7 @@ def large(name: str, judge: str) -> dict[str, Any]:
     }
     return {
         "questions": len(made.questions), "budgets": list(made.budgets), "context_tokens": shown,
-        "gains": gains(made, ways_to_draw(made), made.actions[1:]),
+        "gains": gains(made, ways, made.actions[1:]), "room": estimated(whole[:, -1] - whole[:, 0], ways),
     }  # fmt: skip
 
 

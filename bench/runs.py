@@ -69,6 +69,7 @@ RUNS = (
     Run("locomo-rewrite", "locomo", "full-history", ("retain", "rewrite", "rewrite-agnostic"), ("rewrite",)),
     Run("longmemeval-small", "longmemeval-gold", "controlled", PAPER, small=True),
     Run("locomo-large", "locomo", "product", (*FREE, "merge"), ("rewrite",), LARGE, cap=6144, top_k=200),
+    # the 160 questions, by type, that were drawn for the realizations before all were made
     Run("pool-large", "longmemeval-pool", "product", (*FREE, "merge"), ("realizations",), LARGE, cap=6144, top_k=200),
     Run("pool-wide", "longmemeval-pool", "product", (*FREE, *FOCUSED), budgets=WIDE),
     Run("locomo-wide", "locomo", "product", (*FREE, *FOCUSED), ("fit", "calibration"), WIDE),

@@ -297,6 +297,29 @@ def beyond_table(found: Mapping[str, Any]) -> str:
     return grid(head, rows)
 
 
+def climb_table(found: Mapping[str, Any]) -> str:
+    """Right answers and false ones by how many looks a shipped ladder may take."""
+    first, second = (found["judges"][judge] for judge in JUDGES)
+    head = (
+        "ladder", "looks at most", "right", "by one more look", "right, strict judge", "by one more look", "calls",
+        "false answers", "by one more look",
+    )  # fmt: skip
+    rows: list[Sequence[str]] = []
+    for run, study in first.items():
+        told = f"{study['questions']} questions, {study['unanswerable']} others without an answer"
+        rows.append(titled(f"{RUNS[run]}: {told}", len(head)))
+        for router, looks in study["routers"].items():
+            for one, two in zip(looks, second[run]["routers"][router], strict=True):
+                more = (
+                    gained((part or {}).get("by_question")) for part in (one["gain"], two["gain"], one["more_false"])
+                )
+                rows.append((
+                    f"`{router}`", str(one["looks"]), number(one["right"]), next(more), number(two["right"]),
+                    next(more), f"{one['calls']:.2f}", number(one["false"]), next(more),
+                ))  # fmt: skip
+    return grid(head, rows)
+
+
 # -- policies ----------------------------------------------------------------------------------------------------------
 
 
@@ -645,6 +668,7 @@ def tables() -> dict[str, Callable[[], str]]:
         "large": lambda: gains_table(*under_both(load("beyond"), "large")),
         "large-used": lambda: used_table(load("beyond")),
         "wide": lambda: gains_table(*under_both(load("beyond"), "wide")),
+        "climb": lambda: climb_table(load("climb")),
         "beyond": lambda: beyond_table(load("beyond")),
         "routing": lambda: routing_table(load("findings"), ("longmemeval-paper", "longmemeval-all")),
         "routing-history": lambda: routing_table(load("findings"), ("history-paper", "history-all")),

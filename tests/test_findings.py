@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta
 
-from bench import across, findings, judges, shown
+from bench import across, beyond, climb, findings, judges, shown
 from bench.findings import crossing, falls, gain_of, gains, pairs, rounded, rows_of, unsupported, ways_to_draw
 from bench.gate import FREE, ROWS, SIX, panel_of
 from retcon.crossfit import frozen
@@ -223,7 +223,7 @@ def test_rows_hold_ids_and_numbers_and_nobodys_words() -> None:
                 assert not any(" " in value for value in words), (path.name, name)
 
 
-@pytest.mark.parametrize("module", [findings, across, judges, shown], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [findings, beyond, climb, across, judges, shown], ids=lambda module: module.__name__)
 def test_no_analysis_after_the_gate_reads_its_rows(module: Any) -> None:
     assert "product-gate" not in Path(module.__file__).read_text(encoding="utf-8")
 
