@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from bench.findings import Ways, estimated, gains, keep, rounded, rows_of, ways_to_draw
 from bench.gate import DRAWS, JUDGES, ROWS, SEED, halves
+from retcon import ladder
 from retcon.features import FEATURES
 from retcon.ladder import Plan, Walked, walk
 from retcon.note import RETAIN
@@ -66,24 +67,21 @@ def wide(name: str, judge: str) -> dict[str, Any]:
 
 def served(router: Router, made: Panel, ways: Ways) -> dict[str, Any]:
     """What a router comes to in one look, and with its ladder, against whole notes at each budget."""
-    once, climbing = plans(router, made)
-    return {"one look": line(walk(made, once), made, ways), "ladder": line(walk(made, climbing), made, ways)}
+    once, climbing = walk(made, chosen(router, made)), walk(made, ladder.served(router, made))
+    return {"one look": line(once, made, ways), "ladder": line(climbing, made, ways)}
 
 
-def plans(router: Router, made: Panel) -> tuple[Plan, Plan]:
-    """What the router decides for every question and budget of a panel: its one action, and the rungs of its ladder."""
+def chosen(router: Router, made: Panel) -> Plan:
+    """The one action that the router takes for every question and budget of a panel."""
     places = [FEATURES.index(name) for name in made.features]
     known = [action for action in router.actions if action in made.actions]
-    once = np.full((*made.x.shape[:2], 1), -1, np.int64)
-    climbing = np.full((*made.x.shape[:2], len(known)), -1, np.int64)
+    found = np.full((*made.x.shape[:2], 1), -1, np.int64)
     for q, b in np.ndindex(*made.x.shape[:2]):
         x = np.zeros(len(FEATURES))
         x[places] = made.x[q, b]
-        decision = router.decide(x, budget=made.budgets[b], available=known)
-        once[q, b, 0] = made.actions.index(decision.action)
-        rungs = [made.actions.index(action) for action in decision.order]
-        climbing[q, b, : len(rungs)] = rungs
-    return once, climbing
+        action = router.decide(x, budget=made.budgets[b], available=known).action
+        found[q, b, 0] = made.actions.index(action)
+    return found
 
 
 def line(came: Walked, made: Panel, ways: Ways) -> dict[str, Any]:

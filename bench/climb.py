@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench.beyond import ROUTERS, plans
+from bench.beyond import ROUTERS
 from bench.findings import estimated, keep, rounded, rows_of, ways_to_draw
 from bench.gate import DRAWS, JUDGES, ROWS, SEED, halves
-from retcon.ladder import RUNGS, Array, Walked, walk
+from retcon.ladder import RUNGS, Array, Walked, served, walk
 from retcon.outcomes import Panel, panel
 from retcon.route import Router, shipped
 
@@ -26,7 +26,7 @@ RUNS = {"locomo-product": "locomo-abstention", "pool-product": "pool-abstention"
 
 def climbed(router: Router, made: Panel) -> list[Walked]:
     """What the ladder comes to with one look, two, and so on."""
-    _, order = plans(router, made)
+    order = served(router, made)
     return [walk(made, order[:, :, :most]) for most in range(1, 1 + min(RUNGS, len(router.actions)))]
 
 

@@ -73,6 +73,7 @@ RUNS = (
     Run("pool-large", "longmemeval-pool", "product", (*FREE, "merge"), ("realizations",), LARGE, cap=6144, top_k=200),
     Run("pool-wide", "longmemeval-pool", "product", (*FREE, *FOCUSED), budgets=WIDE),
     Run("locomo-wide", "locomo", "product", (*FREE, *FOCUSED), ("fit", "calibration"), WIDE),
+    Run("locomo-second", "locomo", "product", (*FREE, *FOCUSED), ("second",)),
 )
 
 

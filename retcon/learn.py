@@ -97,6 +97,9 @@ def calibrate_router(
     certificate = None
     if rule == "certified":
         certificate = {"alpha": alpha, "delta": delta, "joint": joint, "budgets": did, "made": known} | size
+        if router.ladder is not None and panel.abstained is not None:
+            level = delta if joint == "each" else delta / len(panel.budgets)
+            certificate["ladder"] = _ladder_harm(router, panel, level)
     calibrated = {
         "rule": rule, "cap": cap, **size, "judge": panel.judge, "made": known, "thresholds": did,
     }  # fmt: skip
@@ -166,6 +169,17 @@ def _served(threshold: Threshold, rows: tuple[Any, Any, Any], fit: NDArray[np.fl
         accuracy=float(np.where(replaces, chosen, retained).mean()) if n else 0.0,
         bound=bound,
     )
+
+
+def _ladder_harm(router: Router, panel: Panel, delta: float) -> dict[str, dict[str, Any]]:
+    """Budget -> how many questions the ladder's own orders harmed, and an exact upper bound on their share."""
+    went = ladder.walk(panel, ladder.served(router, panel)).utility
+    harms = np.count_nonzero(went < panel.utility[:, :, 0], axis=0).tolist()
+    n = len(panel.questions)
+    return {
+        str(budget): {"harms": each, "questions": n, "bound": upper_bound(each, n, delta), "delta": delta}
+        for budget, each in zip(panel.budgets, harms, strict=True)
+    }
 
 
 def plain(threshold: Threshold) -> dict[str, Any]:

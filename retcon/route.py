@@ -201,6 +201,22 @@ class Router:
         first = (RETAIN,) if whole and (available is None or RETAIN in available) else ()
         return (*first, *(action for action in order if action not in first))
 
+    def bounds_ladder(self, budget: int) -> bool:
+        """Whether the certificate says that the ladder's own orders harm a share alpha of questions at most.
+
+        Only at the very budgets it was made for, and where its calibration questions were independent. Elsewhere an
+        order is safe that begins with retention: an answer that whole notes give is then the answer.
+        """
+        if self.certificate is None or not self._independent():
+            return False
+        found = self.certificate.get("ladder", {}).get(str(budget))
+        return found is not None and bool(found["bound"] <= self.certificate["alpha"])
+
+    def _independent(self) -> bool:
+        """Whether no two calibration questions are of one conversation, as an exact bound supposes."""
+        certificate = self.certificate or {}
+        return bool(certificate.get("conversations", 0) >= certificate.get("questions", 0))
+
     def utilities(self, x: Sequence[float]) -> dict[str, float]:
         """mu of every action for one finite feature vector in the order of `FEATURES`."""
         used = [x[_PLACE[name]] for name in self.features]
@@ -237,8 +253,8 @@ class Router:
             return False
         if self.fit_rules and self.thresholds[budget] == math.inf:
             return False  # nothing qualified, and yet it replaces where no note fits
-        if self.certificate.get("conversations", 0) < self.certificate.get("questions", 0):
-            return False  # questions of one conversation are not independent, as the bound supposes
+        if not self._independent():
+            return False
         found = self.certificate["budgets"].get(str(budget))
         return found is not None and found["tau"] == _or_null(self.thresholds[budget])
 
@@ -545,8 +561,16 @@ def _certificate_faults(certificate: Mapping[str, Any]) -> Iterator[str]:
     budgets = certificate.get("budgets")
     if not isinstance(budgets, Mapping) or not all(isinstance(e, Mapping) and "tau" in e for e in budgets.values()):
         yield "a certificate needs budgets, and the tau that it was found for at each"
+    climbs = certificate.get("ladder", {})
+    if not isinstance(climbs, Mapping) or not all(_is_bound(each) for each in climbs.values()):
+        yield "what a certificate says of the ladder is a bound from 0 to 1 at each budget"
     if not isinstance(certificate.get("made", {}), Mapping):
         yield "what a certificate was made with must be names and values"
+
+
+def _is_bound(value: Any) -> bool:
+    bound = value.get("bound") if isinstance(value, Mapping) else None
+    return isinstance(bound, (int, float)) and not isinstance(bound, bool) and 0 <= bound <= 1
 
 
 def _reason_faults(router: Router) -> Iterator[str]:

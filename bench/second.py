@@ -1,0 +1,115 @@
+"""The frozen analysis of bench/prereg-second.md: ladders that cannot lose an answer of whole notes, on a second gate.
+
+    python -m bench.second --out bench/results/second.json
+
+Rows: locomo-second.parquet, questions that nothing was learned from or scored on before; the selected action and the
+vote come from the fit questions of locomo-product.parquet, the ladders from the files that ship. With --rehearse the
+calibration questions stand in for the second gate, which stays shut.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.findings import Ways, estimated, keep, rounded, rows_of, ways_to_draw
+from bench.gate import ALPHA, DELTA, DRAWS, JUDGES, ROWS, SEED, parts
+from retcon.calibrate import upper_bound
+from retcon.crossfit import REFERENCE, VOTE, Result, Rules, frozen, trained_fixed
+from retcon.ladder import Array, Plan, served, walk, whole_first
+from retcon.note import RETAIN
+from retcon.outcomes import Outcomes, Panel
+from retcon.route import Router, shipped
+
+SECOND = "locomo-second"
+ROUTERS = ("locomo", "longmemeval")
+PRIMARY = "locomo, whole notes first"
+ORACLE = "action oracle"
+Came = tuple[Array, Array, Array]  # utility, reader calls, tokens read and written, each [question, budget]
+
+
+def policies(fit: Panel, calibration: Panel, opened: Panel) -> dict[str, Came]:
+    """What every policy comes to, question by question and budget by budget."""
+    rules = Rules(alpha=ALPHA, delta=DELTA, seed=SEED)
+    scored = frozen(fit, calibration, opened, policies={REFERENCE: trained_fixed(0)}, rules=rules).results
+    whole = opened.actions.index(RETAIN)
+    found = {"whole notes": _walked(opened, np.full((*opened.x.shape[:2], 1), whole))}
+    found |= {name: _spent(scored[name]) for name in (REFERENCE, VOTE)}
+    for name in ROUTERS:
+        own = served(shipped(name), opened)
+        first = whole_first(own)
+        found[f"{name}, its own order"] = _walked(opened, own)
+        found[f"{name}, whole notes first"] = _walked(opened, first)
+        if any(map(shipped(name).bounds_ladder, opened.budgets)):
+            found[f"{name}, certified or whole notes first"] = _walked(opened, safe(shipped(name), opened, own, first))
+    return found | {ORACLE: _spent(scored[ORACLE])}
+
+
+def safe(router: Router, opened: Panel, own: Plan, first: Plan) -> Plan:
+    """The router's own orders at budgets where their harm is certified, and whole notes first elsewhere."""
+    padded = np.concatenate([own, np.full((*own.shape[:2], 1), -1)], axis=2)
+    bounded = np.array([router.bounds_ladder(budget) for budget in opened.budgets])
+    return np.where(bounded[None, :, None], padded, first)
+
+
+def _spent(each: Result) -> Came:
+    return each.utility, each.calls, each.read + each.generated
+
+
+def _walked(opened: Panel, plan: Plan) -> Came:
+    went = walk(opened, plan)
+    return went.utility, went.calls, went.tokens
+
+
+def analyse(rows: Outcomes, second: Outcomes | None, judge: str) -> dict[str, Any]:
+    """Every policy against the action selected on fit questions, with its harm against whole notes."""
+    fit, calibration, opened = parts(rows, second, judge)
+    found, ways = policies(fit, calibration, opened), ways_to_draw(opened)
+    whole = found["whole notes"][0]
+    primary, base, top = (found[name][0].mean(axis=1) for name in (PRIMARY, REFERENCE, ORACLE))
+    return {
+        "questions": len(opened.questions), "budgets": list(opened.budgets),
+        "policies": [line(name, came, found[REFERENCE][0], whole, ways) for name, came in found.items()],
+        "primary": estimated(primary - base, ways),
+        "gap_closed": float((primary - base).mean() / (top - base).mean()),
+        "against_vote": estimated(primary - found[VOTE][0].mean(axis=1), ways),
+        "against_own_order": {
+            name: estimated(
+                (found[f"{name}, whole notes first"][0] - found[f"{name}, its own order"][0]).mean(axis=1), ways
+            )
+            for name in ROUTERS
+        },
+    }  # fmt: skip
+
+
+def line(name: str, came: Came, base: Array, whole: Array, ways: Ways) -> dict[str, Any]:
+    """One policy: accuracy, difference from the selected action, exact harm at each budget, spend."""
+    utility, calls, tokens = came
+    n = len(utility)
+    harms = np.count_nonzero(utility < whole, axis=0).tolist()
+    return {
+        "policy": name, "accuracy": utility.mean(axis=0).tolist(), "macro": float(utility.mean()),
+        "against": None if utility is base else estimated((utility - base).mean(axis=1), ways),
+        "harms": harms, "harm": sum(harms) / (n * len(harms)),
+        "harm_at_most": [upper_bound(k, n, 0.025) for k in harms],
+        "calls": float(calls.mean()), "tokens": float(tokens.mean()),
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Run the analysis, keep it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rehearse", action="store_true", help="leave the second gate shut")
+    parser.add_argument("--out", type=Path, default=ROWS.parent / "second.json")
+    options = parser.parse_args()
+    rows = rows_of("locomo-product")
+    second = None if options.rehearse else rows_of(SECOND)
+    judged = {judge: analyse(rows, second, judge) for judge in JUDGES}
+    keep(rounded({"seed": SEED, "draws": DRAWS, "rehearsal": options.rehearse, "judges": judged}), options.out)
+
+
+if __name__ == "__main__":
+    main()
