@@ -28,7 +28,7 @@ from retcon.cache import CachedChat, owners
 from retcon.errors import AuthError, InputError, ModelError, StoreError
 from retcon.features import features, query_type
 from retcon.model import Chat, Embed, chat, embedder
-from retcon.note import Cluster, Decision, Filter, Hit, Note, Recall, Scope, Usage
+from retcon.note import RETAIN, Cluster, Decision, Filter, Hit, Note, Recall, Scope, Usage
 from retcon.operate import LADDER, PROMPTS, check_actions, next_rung, usable
 from retcon.perform import GUARDS, Guard, Meter, Performer
 from retcon.route import Router, default_router
@@ -426,6 +426,7 @@ class Memory:
         metadata: Mapping[str, Any] | None = None,
         max_rungs: int = 4,
         max_tokens: int | None = None,
+        safe: bool = False,
         seen: Callable[[Rung], None] | None = None,
     ) -> Answer:
         """The reader's answer from what memory recalls; while it finds none there, from the next best recall.
@@ -434,6 +435,9 @@ class Memory:
         (without one, when every action was tried), after `max_rungs` looks, or once reading and writing have cost
         `max_tokens`. The text is None where memory does not hold the answer. `seen` is called with each look. A reader
         that fails is a warning; where it failed at every look, its first error is raised.
+
+        With `safe` no right answer that whole notes give is lost: a look at them, which `max_rungs` does not count,
+        comes before the others, unless the router's certificate bounds the harm of its own order.
         """
         if self.chat is None:
             raise InputError("ask needs a reader: Memory(model=...), or call recall and read the text yourself")
@@ -442,11 +446,12 @@ class Memory:
         most = math.inf if max_tokens is None else validate.whole("max_tokens", max_tokens, most=10**12)
         scope, only = validate.scope(user_id, agent_id, run_id), validate.only(session, since, until, metadata)
         cluster = self._cluster(validate.query(question), scope, only)
-        decision = self._decide(cluster, budget, None, ())
+        free = self._decide(cluster, budget, None, ())
+        cut = max_tokens is not None or max_rungs < len(free.order)
+        whole = safe and (cut or not self._bounded(budget))
+        decision = self._strange_reader.told(_first_look(free, whole=whole, certified=safe and not whole))
         order = decision.order  # empty where the router has no ladder: then every action may have its turn
-        if order:
-            decision = _climbed(decision, order[0])
-        decision = self._strange_reader.told(decision)
+        max_rungs += len(order) - len(free.order)
         recall: Recall | None = self._recall(cluster, decision, (), started)
         rungs: list[Rung] = []
         while recall is not None:
@@ -462,6 +467,11 @@ class Memory:
                 break  # the ladder ends here: it learned that no further look pays
             recall = self._next(cluster, budget, recall.tried)
         return concluded(question, rungs)
+
+    def _bounded(self, budget: int) -> bool:
+        """Whether the harm of the ladder's own orders is certified for this budget, configuration, reader and model."""
+        same = not (self._strange.differs or self._strange_reader.differs)
+        return same and self.router.bounds_ladder(budget) and set(self.router.actions) <= set(usable(self.chat))
 
     def _look(self, recall: Recall, cluster: Cluster) -> Rung:
         """What the reader says to the recalled text; a text that it has read before is answered from the cache."""
@@ -604,6 +614,16 @@ def _climbed(decision: Decision, rung: str) -> Decision:
     """The decision for one rung of the router's ladder."""
     place = decision.order.index(rung) + 1
     return _named(decision, rung, f"{rung}: rung {place} of the ladder {' > '.join(decision.order)}")
+
+
+def _first_look(free: Decision, *, whole: bool, certified: bool) -> Decision:
+    """The decision for the first look: by the ladder, or at whole notes with the ladder after them."""
+    first = free.order[0] if free.order else free.action
+    if whole and first != RETAIN:
+        order = (RETAIN, *(action for action in free.order if action != RETAIN)) if free.order else ()
+        why = f"{RETAIN}: whole notes first, so that no answer of theirs is lost"
+        return _named(replace(free, order=order), RETAIN, why)
+    return replace(_climbed(free, first), certified=certified) if free.order else free
 
 
 def _guard(given: str) -> Guard:

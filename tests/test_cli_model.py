@@ -229,6 +229,15 @@ def test_ask_that_finds_nothing_says_so_and_exits_with_0(vet: Path, server: Serv
     assert len(document(*asked(server, "--max-rungs", "2"))["rungs"]) == 2
 
 
+def test_ask_looks_at_whole_notes_first_where_it_shall_be_safe(vet: Path, server: Server) -> None:
+    server.always = model(reads=lambda content: MARKER)
+    own, safe = (
+        [rung["recall"]["action"] for rung in document(*asked(server, *more))["rungs"]] for more in ((), ("--safe",))
+    )
+    assert (own[0] == "retain", safe[0]) == (False, "retain")
+    assert safe[1:] == [action for action in own if action != "retain"]
+
+
 @pytest.mark.parametrize(("most", "looks"), [("9", 1), ("10", 2)])
 def test_ask_stops_once_it_has_cost_enough(most: str, looks: int, vet: Path, server: Server) -> None:
     server.always = model(reads=lambda content: MARKER)  # a reply costs 9 tokens, read and written

@@ -286,7 +286,7 @@ def test_a_real_model_answers(local: GgufChat, tmp_path: Path) -> None:
     async def scene() -> None:
         async with over_stdio(tmp_path / "t.db", *options, RETCON_API_KEY=local.served.key) as talk:
             await talk.give("add_memory", text="I adopted a cat named Pixel.")
-            answer = await talk.give("ask_memory", question="What is the cat called?", max_looks=1)
+            answer = await talk.give("ask_memory", question="What is the cat called?", max_looks=1, safe=True)
             assert answer["model_calls"] >= 1
             assert answer["model_tokens"] > 0
             assert answer["in_memory"] == ("answer" in answer)

@@ -286,6 +286,20 @@ def test_ask_answers_from_memory_with_the_servers_model(path: Path) -> None:
         error(http.post("/ask", json={}), 422)
 
 
+def test_ask_can_be_made_to_look_at_whole_notes_first(path: Path) -> None:
+    with Memory(path, model=FakeChat(lambda ask: "NOT IN MEMORY")) as memory, client(memory) as http:
+        http.post(
+            "/memories", json={"messages": [{"role": "user", "content": f"Pixel cost {n} euros."} for n in range(40)]}
+        )
+        body = {"question": "What did Pixel cost?", "budget": 40}
+        looks = [
+            [rung["recall"]["action"] for rung in http.post("/ask", json=each).json()["rungs"]]
+            for each in (body, body | {"safe": True})
+        ]
+    assert looks[0][0] != "retain"
+    assert looks[1] == ["retain", *(action for action in looks[0] if action != "retain")]
+
+
 def test_ask_without_a_model_says_so(http: Any) -> None:
     assert error(http.post("/ask", json={"query": "who?"}), 422) == "no_model"
 

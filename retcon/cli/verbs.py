@@ -394,6 +394,7 @@ def ask(
         int | None,
         typer.Option("--max-tokens", metavar="N", min=1, help="No further look once the model read and wrote so many."),
     ] = None,
+    safe: Annotated[bool, typer.Option("--safe", help="Whole notes first: no answer of theirs is lost.")] = False,
     top_k: opt.TopK = None,
     router: opt.RouterFile = None,
     counter: opt.CounterName = None,
@@ -422,7 +423,7 @@ def ask(
     ) as memory:  # fmt: skip
         found = memory.ask(
             words, budget, user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, since=since, until=until,
-            metadata=opt.metadata(meta), max_rungs=max_rungs, max_tokens=max_tokens,
+            metadata=opt.metadata(meta), max_rungs=max_rungs, max_tokens=max_tokens, safe=safe,
             seen=None if as_json else lambda rung: show.rung(rung, next(numbers), verbose=verbose),
         )  # fmt: skip
     return show.document(found.to_dict()) if as_json else show.answer(found)

@@ -109,7 +109,7 @@ class Desk:
             )
         answer = self.memory.ask(
             given.question, self._budget(given.budget_tokens), **self._ids(given), **_filter(given),
-            max_rungs=given.max_looks, seen=self._go_on,
+            max_rungs=given.max_looks, safe=given.safe, seen=self._go_on,
         )  # fmt: skip
         return _answered(answer)
 

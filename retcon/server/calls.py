@@ -244,7 +244,7 @@ class Calls:
         with span("retcon.ask", budget=body.budget) as current:
             found = self.memory.ask(
                 question, body.budget, **asdict(scope), **asdict(only), max_rungs=body.max_rungs,
-                max_tokens=body.max_tokens, seen=seen,
+                max_tokens=body.max_tokens, safe=body.safe, seen=seen,
             )  # fmt: skip
             current.set_attribute("rungs", len(found.rungs))
         return found.to_dict()

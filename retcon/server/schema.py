@@ -119,6 +119,7 @@ class AskIn(Which):
     budget: Budget = DEFAULT_BUDGET
     max_rungs: Annotated[int, Field(ge=1, le=10)] = 4
     max_tokens: Annotated[int, Field(ge=1)] | None = None
+    safe: bool = Field(False, description="Whole notes first, so that no answer of theirs is lost.")
 
 
 class ListQuery(BaseModel):

@@ -1,0 +1,232 @@
+"""Ladders that lose no answer of whole notes: by a look at them first, or by a certificate on their own orders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_ask import NO, QUERY, Both, actions, remembering
+
+from retcon import Memory
+from retcon.calibrate import upper_bound
+from retcon.errors import RouterError
+from retcon.features import TYPES
+from retcon.ladder import served, walk, whole_first
+from retcon.learn import calibrate_router
+from retcon.outcomes import Panel, from_rows, panel
+from retcon.route import Ladder, Router, shipped
+
+NAMES = ("retain", "extract", "merge")
+BUDGETS = (32, 64)
+
+
+def climbing(*order: str, **options: Any) -> Router:
+    """A router whose ladder has this one order."""
+    steps = Ladder(orders=(order,), features=(), weights=((),), intercepts=dict.fromkeys(BUDGETS, (0.0,)))
+    given: dict[str, Any] = {
+        "name": "climbing", "actions": NAMES, "features": (), "weights": dict.fromkeys(NAMES, ()),
+        "intercepts": dict.fromkeys(NAMES, 0.0), "budgets": BUDGETS, "ladder": steps,
+    }  # fmt: skip
+    return Router(**given | options)
+
+
+Said = st.sampled_from(("right", "wrong", "none"))
+Cells = st.lists(st.tuples(Said, Said, Said, Said, Said, Said), min_size=1, max_size=8)
+
+
+def outcomes(cells: Sequence[tuple[str, ...]], fit: float = 0.5) -> Panel:
+    """A panel of these replies: three actions at two budgets, question by question."""
+    about = {"fit": fit, "notes": 3, **{f"p_{name}": 0.25 for name in TYPES}}
+    return panel(from_rows([
+        about | {
+            "question_id": f"q{q:02}", "conversation": f"c{q}", "budget": budget, "action": action,
+            "judge_llm": said == "right", "abstained": said == "none",
+        }
+        for q, cell in enumerate(cells)
+        for (budget, action), said in zip([(b, a) for b in BUDGETS for a in NAMES], cell, strict=True)
+    ]))  # fmt: skip
+
+
+# -- on outcomes -------------------------------------------------------------------------------------------------------
+
+
+@given(Cells, st.permutations(NAMES), st.integers(1, 3))
+def test_whole_notes_first_never_harms(cells: list[tuple[str, ...]], order: list[str], rungs: int) -> None:
+    made = outcomes(cells)
+    plan = served(climbing(*order[:rungs]), made)
+    went = walk(made, whole_first(plan))
+    assert np.all(went.utility >= made.utility[:, :, made.actions.index("retain")])
+
+
+@given(Cells, st.permutations(NAMES), st.integers(1, 3))
+def test_whole_notes_first_loses_nothing_but_what_whole_notes_get_wrong(
+    cells: list[tuple[str, ...]], order: list[str], rungs: int
+) -> None:
+    made = outcomes(cells)
+    plan = served(climbing(*order[:rungs]), made)
+    assert made.abstained is not None
+    silent = made.abstained[:, :, made.actions.index("retain"), 0] > 0
+    own, first = walk(made, plan).utility, walk(made, whole_first(plan)).utility
+    if "retain" not in order[:rungs]:
+        assert np.array_equal(own[silent], first[silent])  # after silence it is the ladder's own order
+
+
+def test_retention_moves_to_the_front_and_the_rest_keep_their_order() -> None:
+    plan = np.array([[[2, 0, 1], [1, 2, -1], [0, 2, -1], [1, -1, -1]]])
+    assert whole_first(plan).tolist() == [[[0, 2, 1, -1], [0, 1, 2, -1], [0, 2, -1, -1], [0, 1, -1, -1]]]
+
+
+def test_where_all_fits_a_router_by_fit_begins_with_whole_notes_itself() -> None:
+    router = climbing("merge", "extract", fit_rules=True)
+    plan = served(router, outcomes([("none",) * 6], fit=1.0))
+    assert [[NAMES[a] for a in order if a >= 0] for order in plan[0]] == [["retain", "merge", "extract"]] * 2
+    part = outcomes([("none",) * 6], fit=0.5).with_features(("budget", "fit"))  # says nothing of how many notes
+    assert [[NAMES[a] for a in order if a >= 0] for order in served(router, part)[0]] == [["merge", "extract"]] * 2
+
+
+# -- the certificate ---------------------------------------------------------------------------------------------------
+
+
+def calibrated(harmed: int, n: int = 60, **options: Any) -> Router:
+    """Calibrated where merge, the only rung, loses so many of n questions at 64 tokens, and none at 32."""
+    cells = [("wrong", "wrong", "right", "right", "right", "wrong" if q < harmed else "right") for q in range(n)]
+    found, _ = calibrate_router(climbing("merge"), outcomes(cells), rule="certified", **options)
+    return found
+
+
+def test_a_certificate_counts_what_the_ladder_harmed() -> None:
+    found = calibrated(4, joint="each", delta=0.1)
+    assert found.certificate is not None
+    assert found.certificate["ladder"] == {
+        "32": {"harms": 0, "questions": 60, "bound": upper_bound(0, 60, 0.1), "delta": 0.1},
+        "64": {"harms": 4, "questions": 60, "bound": upper_bound(4, 60, 0.1), "delta": 0.1},
+    }
+    split = calibrated(4, joint="split", delta=0.1).certificate
+    assert split is not None
+    assert split["ladder"]["64"]["bound"] == upper_bound(4, 60, 0.05)  # two budgets share delta
+
+
+def test_a_ladder_is_bounded_only_where_the_certificate_says_so() -> None:
+    found = calibrated(4, joint="each", delta=0.1, alpha=0.05)
+    assert [found.bounds_ladder(budget) for budget in (32, 64, 48)] == [True, False, False]
+    assert calibrated(4, joint="each", alpha=0.2).bounds_ladder(64)
+    assert Router.from_dict(found.to_dict()).bounds_ladder(32)
+    assert found.certificate is not None
+    alike = replace(found, certificate={**found.certificate, "conversations": 59})
+    assert not alike.bounds_ladder(32)  # two questions of one conversation are not two
+    assert not replace(found, certificate=None).bounds_ladder(32)
+
+
+@pytest.mark.parametrize("said", [[], {"32": 1}, {"32": {}}, {"32": {"bound": 2.0}}, {"32": {"bound": True}}])
+def test_a_certificate_that_is_malformed_about_the_ladder_is_refused(said: Any) -> None:
+    found = calibrated(4)
+    with pytest.raises(RouterError, match="says of the ladder"):
+        replace(found, certificate={**(found.certificate or {}), "ladder": said})
+
+
+def test_the_shipped_ladders_are_bounded_where_their_harm_was_rare() -> None:
+    assert [shipped("longmemeval").bounds_ladder(budget) for budget in (32, 64, 128, 256)] == [True, True, False, False]
+    assert not any(shipped("locomo").bounds_ladder(budget) for budget in (32, 64, 128, 256))  # two conversations
+
+
+# -- when it serves ----------------------------------------------------------------------------------------------------
+
+
+def test_a_safe_ask_looks_at_whole_notes_before_the_ladder() -> None:
+    with remembering(Both(), router=climbing("merge", "extract")) as memory:
+        found = memory.ask(QUERY, 40, safe=True)
+        assert actions(found) == ["retain", "merge", "extract"]
+        assert found.rungs[0].recall.decision.order == ("retain", "merge", "extract")
+        assert found.rungs[0].recall.decision.reason.startswith("retain: whole notes first")
+        assert actions(memory.ask(QUERY, 40)) == ["merge", "extract"]
+
+
+def test_the_look_at_whole_notes_is_not_one_of_max_rungs() -> None:
+    with remembering(Both(), router=climbing("merge", "extract")) as memory:
+        assert actions(memory.ask(QUERY, 40, safe=True, max_rungs=1)) == ["retain", "merge"]
+    with remembering(Both(), router=climbing("merge", "retain")) as memory:  # it had one: it only moves
+        assert actions(memory.ask(QUERY, 40, safe=True, max_rungs=1)) == ["retain"]
+        assert actions(memory.ask(QUERY, 40, safe=True)) == ["retain", "merge"]
+
+
+def test_an_answer_of_whole_notes_stands() -> None:
+    reader = Both(lambda ask: "12 June")
+    with remembering(reader, router=climbing("merge", "extract")) as memory:
+        found = memory.ask(QUERY, 60, safe=True)
+    assert (found.text, actions(found)) == ("12 June", ["retain"])
+    assert len(reader.asked) == 1  # nothing was written
+
+
+@pytest.mark.parametrize("router", ["evidence-fit", climbing("retain", "merge"), None, "longmemeval-free"])
+def test_any_router_can_be_asked_safely(router: Any) -> None:
+    with remembering(Both(), router=router) as memory:
+        found = memory.ask(QUERY, 40, safe=True)
+        looks = actions(found)
+        assert looks[0] == "retain"
+        assert len(looks) == len(set(looks)) > 1
+        assert found.text is None
+
+
+def known(router: str) -> Both:
+    """A reader by the name of the one that a shipped router was certified with."""
+    reader = Both()
+    reader.name = str(shipped(router).provenance["reader"])
+    return reader
+
+
+def test_with_the_certified_reader_and_budget_the_ladder_keeps_its_own_order() -> None:
+    with remembering(known("longmemeval"), router=None) as memory:
+        own = memory.decide(QUERY, 32).order
+        found = memory.ask(QUERY, 32, safe=True)
+        assert actions(found) == list(own)
+        assert found.rungs[0].recall.decision.certified
+        assert not memory.ask(QUERY, 32).rungs[0].recall.decision.certified  # nobody asked for it
+        cuts: tuple[dict[str, Any], ...] = ({"max_rungs": len(own) - 1}, {"max_tokens": 10**6})
+        for cut in cuts:  # certified was the whole order
+            assert actions(memory.ask(QUERY, 32, safe=True, **cut))[0] == "retain"
+        assert actions(memory.ask(QUERY, 33, safe=True))[0] == "retain"
+
+
+def test_another_reader_or_configuration_has_no_certificate_and_begins_with_whole_notes() -> None:
+    cases: tuple[tuple[Both, dict[str, Any]], ...] = ((Both(), {}), (known("longmemeval"), {"top_k": 5}))
+    for chat, options in cases:
+        with remembering(chat, router=None, **options) as memory:
+            found = memory.ask(QUERY, 32, safe=True)
+            assert actions(found)[0] == "retain"
+            assert not found.rungs[0].recall.decision.certified
+
+
+@given(st.lists(st.booleans(), min_size=8, max_size=8), st.sampled_from((24, 32, 40, 64, 128)))
+def test_what_whole_notes_answer_is_what_a_safe_ask_answers(speaks: list[bool], budget: int) -> None:
+    heard: dict[str, str] = {}  # a text is answered, or not, the same way every time
+
+    def read(ask: Any) -> str:
+        number = len(heard)
+        return heard.setdefault(ask.messages[1]["content"], f"answer {number}" if speaks[number % 8] else NO)
+
+    with remembering(Both(read), router=climbing("retain")) as memory:
+        whole = memory.ask(QUERY, budget)
+    with remembering(Both(read), router=None) as memory:
+        found = memory.ask(QUERY, budget, safe=True)
+    if whole.text is not None:
+        assert found.text == whole.text
+
+
+def test_the_plan_of_the_rows_is_the_order_that_is_served() -> None:
+    router = shipped("longmemeval")
+    with Memory(":memory:", model=known("longmemeval")) as memory:
+        for number in range(30):
+            memory.add(f"Note {number}: Pixel the cat went to the vet on day {number} and it cost {number} pounds.")
+        for budget in (32, 64, 128, 256):
+            decision = memory.decide("What did the vet cost?", budget)
+            about = {"question_id": "q", "conversation": "c", "budget": budget, "judge_llm": 0, "abstained": 1}
+            seen = {name: decision.features[name] for name in ("notes", "fit")}
+            types = {f"p_{name}": decision.features[name] for name in TYPES}
+            made = panel(from_rows([about | seen | types | {"action": name} for name in router.actions]))
+            order = [made.actions[a] for a in served(router, made)[0, 0] if a >= 0]
+            assert order == list(decision.order)
