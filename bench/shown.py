@@ -16,6 +16,7 @@ from bench.across import SHOWN
 from bench.findings import AGNOSTIC, CONTROLLED, PRESPECIFIED, falls
 from bench.gate import ALPHA, CAPPED, JUDGES, RIVALS, SHIPPED
 from bench.judges import ACTIONS, HOW, NAMES
+from bench.second import PRIMARY
 from retcon.crossfit import REFERENCE, TWICE, VOTE
 from retcon.study import published
 from retcon.study.published import bracket, change, number
@@ -531,6 +532,30 @@ def silence_table(gate: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     return grid(head, rows)
 
 
+def second_table(found: Mapping[str, Any]) -> str:
+    """Every policy of the second gate, with the questions it harmed at each budget."""
+    first, second = (found["judges"][judge] for judge in JUDGES)
+    budgets = first["budgets"]
+    head = (
+        "policy", *map(str, budgets), "mean", "against the selected action", f"harmed, of {first['questions']}",
+        "calls", "tokens", "mean, strict", "against the selected action, strict", "harmed, strict",
+    )  # fmt: skip
+    rows = []
+    for one, two in zip(first["policies"], second["policies"], strict=True):
+        name = named(one["policy"])
+        rows.append((
+            f"**{name}**" if one["policy"] == PRIMARY else name, *map(number, one["accuracy"]), number(one["macro"]),
+            _by_question(one["against"]), ", ".join(map(str, one["harms"])), f"{one['calls']:.2f}",
+            f"{one['tokens']:.0f}", number(two["macro"]), _by_question(two["against"]),
+            ", ".join(map(str, two["harms"])),
+        ))  # fmt: skip
+    return grid(head, rows)
+
+
+def _by_question(found: Mapping[str, Any] | None) -> str:
+    return gained(None if found is None else found["by_question"])
+
+
 # -- judges ------------------------------------------------------------------------------------------------------------
 
 
@@ -602,7 +627,13 @@ def _corrected(name: str, part: Mapping[str, Any]) -> list[str]:
 README_POLICIES = ("retention", REFERENCE, "direct", "certified", SHIPPED, VOTE, "action oracle")
 
 
-def readme_table(gate: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+README_SECOND = {
+    REFERENCE: SELECTED, "locomo, its own order": "ladder", PRIMARY: "safe ladder: whole notes first",
+    "longmemeval, its own order": "ladder learned on LongMemEval", VOTE: VOTE,
+}  # fmt: skip
+
+
+def readme_table(gate: Mapping[str, Any], later: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """A handful of lines for the front page."""
     head = ("", "right, model judge", "difference", "right, strict judge", "difference", "reader calls")
     first, second = (_by_policy(gate["judges"][judge]) for judge in JUDGES)
@@ -616,8 +647,23 @@ def readme_table(gate: Mapping[str, Any], found: Mapping[str, Any]) -> str:
         ]
         for name in README_POLICIES
     ]  # fmt: skip
+    rows += list(_readme_second(later, len(head)))
     rows += list(_readme_operators(found, len(head)))
     return grid(head, rows)
+
+
+def _readme_second(later: Mapping[str, Any], width: int) -> Iterator[Sequence[str]]:
+    first, second = (later["judges"][judge] for judge in JUDGES)
+    yield titled(f"LoCoMo, {first['questions']} further questions kept apart", width)
+    other = _by_policy(second)
+    for one in first["policies"]:
+        if one["policy"] in README_SECOND:
+            two = other[one["policy"]]
+            told = f"{README_SECOND[one['policy']]}, {_share(one['harm'])} harmed"
+            yield [
+                f"**{told}**" if one["policy"] == PRIMARY else told, number(one["macro"]), _by_question(one["against"]),
+                number(two["macro"]), _by_question(two["against"]), f"{one['calls']:.2f}",
+            ]  # fmt: skip
 
 
 def _readme_operators(found: Mapping[str, Any], width: int) -> Iterator[Sequence[str]]:
@@ -656,6 +702,7 @@ def tables() -> dict[str, Callable[[], str]]:
         "gate-beside": lambda: beside_table(load("gate")),
         "gate-paper": lambda: paper_gate_table(load("gate")),
         "runs": lambda: runs_table(load("findings"), load("gate")),
+        "second": lambda: second_table(load("second")),
         "gate-spend": lambda: spend_table(load("gate")),
         "false-answers": lambda: silence_table(load("gate"), load("findings")),
         "crossover": lambda: crossover_table(load("findings")),
@@ -678,5 +725,5 @@ def tables() -> dict[str, Callable[[], str]]:
         "judges-trust": lambda: trust_table(load("judges")),
         "judges-actions": lambda: actions_table(load("judges")),
         "judges-corrected": lambda: corrected_table(load("judges")),
-        "measured": lambda: readme_table(load("gate"), load("findings")),
+        "measured": lambda: readme_table(load("gate"), load("second"), load("findings")),
     }

@@ -463,3 +463,12 @@ def test_retain_alone_is_nothing_to_compare() -> None:
 
 def test_types_are_the_made_up_worlds_own() -> None:
     assert sorted({row["type"] for row in world(40)}) == sorted(RAW)
+
+
+def test_a_ladder_that_begins_with_whole_notes_harms_no_question_of_a_cross_fit() -> None:
+    found = panel(from_rows(world(30)))
+    results = crossfit(found, policies={**QUICK, **LADDERS}).results
+    safe = results["ladder, whole notes first"]
+    assert not safe.harmed.any()
+    assert np.all(safe.utility >= found.utility[:, :, 0])
+    assert results["ladder"].harmed.any()  # or there was nothing to be safe from

@@ -194,8 +194,10 @@ def calibrate(
         )
     target = output or Path(router)
     save(after, target)
+    climbs = (after.certificate or {}).get("ladder")
     if as_json:
-        return show.document({"router": str(target), "thresholds": {str(b): learn.plain(t) for b, t in found.items()}})
+        did = {str(budget): learn.plain(each) for budget, each in found.items()}
+        return show.document({"router": str(target), "thresholds": did} | ({"ladder": climbs} if climbs else {}))
     show.table(
         [
             (
@@ -207,6 +209,10 @@ def calibrate(
         ],
         ">budget", ">threshold", ">replaced", ">harmed", ">bound", ">accuracy",
     )  # fmt: skip
+    if climbs:
+        kept = [budget for budget in climbs if after.bounds_ladder(int(budget))]
+        where = f"keeps its own order at {', '.join(kept)} tokens, elsewhere it begins" if kept else "begins"
+        show.out(f"ladder: a safe ask {where} with whole notes")
     return show.out(f"wrote {target}")
 
 

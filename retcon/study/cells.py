@@ -21,7 +21,8 @@ POLICIES = {
     "retention": "Retention", "training-selected operator": "Training-selected fixed operator",
     REFERENCE: "Best fixed action", "evidence-fit rule": "Evidence-fit rule", "k-NN": "k-NN utility router",
     "direct": "Direct utility", "calibrated": "Calibrated-safe", "certified": "Certified-safe",
-    "ladder": "Ladder", "ladder, one order a budget": "Ladder, one order a budget",
+    "ladder": "Ladder", "ladder, whole notes first": "Ladder, whole notes first",
+    "ladder, one order a budget": "Ladder, one order a budget",
     "best fixed, asked again": "Best fixed action, asked again", TWICE: "Best fixed action, twice the budget",
     VOTE: "Vote of two", "binary oracle": "Binary oracle (hindsight)", "action oracle": "Action oracle (hindsight)",
 }  # fmt: skip
