@@ -165,6 +165,19 @@ def test_calibrate_certifies_and_gives_json() -> None:
     )
 
 
+def test_calibrate_says_where_a_safe_ask_keeps_the_ladders_own_order() -> None:
+    learn()
+    strict, loose = ("--rule", "certified", "--alpha", "0.001"), ("--rule", "certified", "--alpha", "0.9")
+    common = ("calibrate", "o.csv", "--fold", "held", "-r", "r.json")
+    assert "ladder: a safe ask begins with whole notes" in fine(*common, *strict)
+    found = document(*common, *loose)
+    assert set(found["ladder"]) == {"32", "64"}
+    kept = [budget for budget in ("32", "64") if Router.load("r.json").bounds_ladder(int(budget))]
+    said = fine(*common, *loose)
+    assert (f"keeps its own order at {', '.join(kept)} tokens" in said) == bool(kept)
+    assert "ladder" not in document(*common)  # the paper's rule bounds nothing
+
+
 def test_calibrate_refuses_what_the_router_was_learned_from() -> None:
     learn()
     assert "40 of 60 questions are among those" in complaint("calibrate", "o.csv", "-r", "r.json")
