@@ -1,21 +1,18 @@
-"""Datasets become the same questions whatever file they come from, and are split before any outcome exists."""
+"""Datasets become the same questions whatever file they come from."""
 
 from __future__ import annotations
 
 import json
-import os
 import pickle
-import statistics
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retcon.errors import InputError, RetconError
@@ -26,203 +23,13 @@ from retcon.study import (
     NOT_IN_MEMORY,
     Loaded,
     Question,
-    answerable,
-    by_cost,
-    evidence_cost,
     full_fit,
-    independent,
     load,
     locomo,
     longmemeval,
     own,
-    paper_like,
-    sample,
 )
-from retcon.study.splits import INDEPENDENT, PAPER_TEST
 from retcon.tokens import counter
-
-DATA = Path(os.environ.get("RETCON_DATA") or Path(__file__).parents[2] / "shared" / "data")
-
-
-def needs(*files: str) -> pytest.MarkDecorator:
-    """Skips a test where the benchmark's files are not at hand."""
-    missing = [name for name in files if not (DATA / name).is_file()]
-    return pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(files)}: set RETCON_DATA to their folder")
-
-
-gold_file = needs("longmemeval_gold_evidence_500.json")
-locomo_file = needs("locomo10.json")
-audit_file = needs("locomo10.json", "locomo_audit_errors.json")
-
-
-@lru_cache
-def real(name: str, **options: bool) -> Loaded:
-    return load(name, folder=DATA, **options)
-
-
-# ---- LongMemEval, the real file
-
-
-@gold_file
-def test_longmemeval_has_500_questions_with_the_publishers_counts_of_each_type() -> None:
-    questions = real("longmemeval-gold").questions
-    assert Counter(question.raw_type for question in questions) == {
-        "multi-session": 133,
-        "temporal-reasoning": 133,
-        "knowledge-update": 78,
-        "single-session-user": 70,
-        "single-session-assistant": 56,
-        "single-session-preference": 30,
-    }
-    assert Counter(question.type for question in questions) == {
-        "single_session": 156,
-        "multi_session": 133,
-        "temporal": 133,
-        "knowledge_update": 78,
-    }
-    assert real("longmemeval-gold").skipped == {}
-
-
-@gold_file
-def test_longmemeval_has_896_gold_turns_and_21_questions_without_one_all_abstentions() -> None:
-    questions = real("longmemeval-gold").questions
-    assert Counter(note.speaker for question in questions for note in question.evidence) == {
-        "user": 842,
-        "assistant": 54,
-    }
-    assert sum(question.abstention for question in questions) == 30
-    bare = [question for question in questions if not question.evidence]
-    assert len(bare) == 21
-    assert all(question.abstention for question in bare)
-
-
-@gold_file
-def test_longmemeval_costs_and_full_fit_rates_are_the_known_ones() -> None:
-    questions = real("longmemeval-gold").questions
-    count = counter("alphanumeric")
-    assert statistics.median(count(note.text) for question in questions for note in question.evidence) == 56
-    rates = full_fit(questions, (32, 64, 128, 256))
-    assert [round(100 * rate, 1) for rate in rates.values()] == [4.4, 21.7, 67.2, 93.1]
-
-
-@gold_file
-def test_longmemeval_dates_are_iso_and_evidence_is_chronological() -> None:
-    for question in real("longmemeval-gold").questions:
-        stamps = [note.timestamp or "" for note in question.evidence]
-        assert stamps == sorted(stamps)
-        for stamp in (question.date or "", *stamps):
-            assert len(stamp) == len("2023-05-30T23:40")
-            assert stamp.startswith("202")
-
-
-@gold_file
-def test_paper_like_split_is_350_75_75_with_the_papers_test_types() -> None:
-    questions = real("longmemeval-gold").questions
-    for abstentions in (True, False):
-        split = paper_like(questions, abstentions=abstentions)
-        assert {part: len(ids) for part, ids in split.parts.items()} == {"train": 350, "dev": 75, "test": 75}
-        assert Counter(question.type for question in split.take("test", questions)) == PAPER_TEST
-    assert all(question.evidence for question in split.take("test", questions))
-
-
-# ---- LoCoMo, the real file
-
-
-@locomo_file
-def test_locomo_has_the_publishers_counts_of_each_category() -> None:
-    loaded = real("locomo")
-    skipped = sum(map(len, loaded.skipped.values()))
-    assert len(loaded.questions) + skipped == 1986
-    assert {reason: len(ids) for reason, ids in loaded.skipped.items()} == {
-        locomo.NO_EVIDENCE: 4,
-        locomo.UNRESOLVED: 4,
-    }
-    full = Counter(question.raw_type for question in loaded.questions)
-    assert full == {"single-hop": 840, "multi-hop": 279, "temporal": 321, "open-domain": 92, "adversarial": 446}
-
-
-@locomo_file
-def test_locomo_has_5882_turns_in_10_conversations_whose_questions_share_them() -> None:
-    histories: dict[str, tuple[Note, ...]] = {}
-    for question in real("locomo").questions:
-        assert histories.setdefault(question.conversation, question.history) is question.history
-    assert len(histories) == 10
-    assert sum(map(len, histories.values())) == 5882
-    assert len({note.id for history in histories.values() for note in history}) == 5882
-
-
-@locomo_file
-def test_locomo_full_fit_rates_are_the_known_ones() -> None:
-    def percent(loaded: Loaded) -> list[float]:
-        return [round(100 * rate, 1) for rate in full_fit(answerable(loaded.questions), (16, 32, 64, 128)).values()]
-
-    every = real("locomo", partial=True)
-    assert len(answerable(every.questions)) == 1536
-    assert percent(every) == [6.2, 29.2, 74.2, 92.7]
-    assert len(answerable(real("locomo").questions)) == 1532
-    assert percent(real("locomo")) == [6.2, 29.3, 74.3, 92.8]
-
-
-@locomo_file
-def test_locomo_evidence_is_a_chronological_part_of_the_history() -> None:
-    for question in real("locomo").questions:
-        places = {id(note): place for place, note in enumerate(question.history)}
-        found = [places[id(note)] for note in question.evidence]
-        assert found == sorted(set(found))
-        assert found
-
-
-@locomo_file
-def test_locomo_adversarial_questions_are_abstentions_with_the_trap_kept() -> None:
-    for question in real("locomo").questions:
-        assert question.abstention == (question.raw_type == "adversarial")
-        assert (question.trap is not None) == question.abstention
-        assert (question.answer == NOT_IN_MEMORY) == question.abstention
-        assert (question.type is None) == question.abstention
-
-
-@audit_file
-def test_the_audit_corrects_answers_and_evidence_and_reports_which() -> None:
-    plain = {question.id: question for question in real("locomo", partial=True).questions}
-    loaded = real("locomo", corrections=True)
-    fixed = {question.id: question for question in loaded.questions}
-    # 99 answers are wrong by the audit; one of these questions has no evidence any more and is skipped
-    assert {label: len(ids) for label, ids in loaded.corrected.items()} == {"answer": 98, "evidence": 96}
-    assert {reason: len(ids) for reason, ids in loaded.skipped.items()} == {
-        locomo.NO_EVIDENCE: 5,
-        locomo.UNRESOLVED: 1,
-    }
-    assert fixed["conv-26:qa2"].answer == "Counseling or mental health"
-    assert fixed["conv-26:qa1"].answer == plain["conv-26:qa1"].answer == "2022"
-    assert [note.id for note in fixed["conv-26:qa1"].evidence] == ["conv-26:D1:14"]
-    changed = {name for name, question in fixed.items() if name in plain and question != plain[name]}
-    assert changed <= {name for ids in loaded.corrected.values() for name in ids}
-    assert not any("answer is correct" in fixed[name].answer for name in loaded.corrected["evidence"])
-
-
-@locomo_file
-def test_the_locomo_sample_is_75_answerable_questions_spread_over_evidence_costs() -> None:
-    questions = real("locomo").questions
-    drawn = by_cost(questions)
-    assert len(drawn) == 75
-    assert not any(question.abstention for question in drawn)
-    costs = sorted(evidence_cost(question) for question in answerable(questions))
-    quarter = [costs[len(costs) * k // 4] for k in (1, 2, 3)]
-    layers = Counter(sum(evidence_cost(question) > cut for cut in quarter) for question in drawn)
-    assert set(layers) == {0, 1, 2, 3}
-    assert all(17 <= n <= 21 for n in layers.values())
-    assert len(by_cost(questions, 300)) == 300
-
-
-@locomo_file
-def test_independent_parts_of_locomo_share_no_conversation_and_are_near_their_shares() -> None:
-    questions = answerable(real("locomo").questions)
-    split = independent(questions)
-    talks = [{question.conversation for question in split.take(part, questions)} for part in INDEPENDENT]
-    assert sum(map(len, talks)) == len(set.union(*talks)) == 10
-    for part, share in INDEPENDENT.items():
-        assert abs(len(split.parts[part]) / len(questions) - share) < 0.05
-
 
 # ---- publishers' formats, in small
 
@@ -784,124 +591,6 @@ def test_a_file_is_read_one_question_at_a_time(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < 5_000_000
     finally:
         tracemalloc.stop()
-
-
-# ---- splits
-
-
-def invented(number: int, kind: str | None, conversation: str, words: int = 3) -> Question:
-    evidence = (Note(f"n{number}", "word " * words),)
-    return Question(f"q{number:03}", "invented", "Why?", "so", kind, kind or "", conversation, evidence=evidence)
-
-
-@st.composite
-def asked(draw: st.DrawFn, least: int = 1, talks: int = 8) -> list[Question]:
-    shape = st.tuples(st.sampled_from([*TYPES, None]), st.integers(0, talks), st.integers(1, 60))
-    drawn = draw(st.lists(shape, min_size=least, max_size=60))
-    return [invented(number, kind, f"c{talk}", words) for number, (kind, talk, words) in enumerate(drawn)]
-
-
-@given(questions=asked(), seed=st.integers(), data=st.data())
-def test_samples_have_the_size_asked_for_and_ignore_the_order_of_the_questions(
-    questions: list[Question], seed: int, data: st.DataObject
-) -> None:
-    n = data.draw(st.integers(0, len(questions)))
-    shuffled = data.draw(st.permutations(questions))
-    for draw in (sample, by_cost):
-        drawn = draw(questions, n, seed=seed)
-        assert len(drawn) == len({question.id for question in drawn}) == n
-        assert draw(shuffled, n, seed=seed) == drawn
-    fewer, more = sample(questions, n // 2, seed=seed), sample(questions, n, seed=seed)
-    assert {question.id for question in fewer} <= {question.id for question in more}
-    for draw in (sample, by_cost):
-        with pytest.raises(InputError, match=f"{len(questions) + 1} questions cannot be drawn from {len(questions)}"):
-            draw(questions, len(questions) + 1, seed=seed)
-
-
-def test_by_cost_draws_from_four_strata_in_proportion() -> None:
-    questions = [invented(number, "temporal", "c", words=number + 1) for number in range(400)]
-    drawn = by_cost(questions, 75, seed=3)
-    layers = Counter((evidence_cost(question) - 1) // 100 for question in drawn)
-    assert sorted(layers.values()) == [18, 19, 19, 19]
-    assert drawn != by_cost(questions, 75, seed=4)
-
-
-def test_by_cost_leaves_abstentions_out() -> None:
-    assert not any(question.abstention for question in by_cost(load("sample").questions, 74))
-
-
-@given(questions=asked(least=9, talks=40), seed=st.integers(), data=st.data())
-def test_independent_parts_are_disjoint_complete_and_share_no_conversation(
-    questions: list[Question], seed: int, data: st.DataObject
-) -> None:
-    talks = {question.id: question.conversation for question in questions}
-    assume(len(set(talks.values())) >= len(INDEPENDENT))
-    split = independent(questions, seed=seed)
-    ids = [name for part in split.parts.values() for name in part]
-    assert sorted(ids) == sorted(talks)
-    homes = [{talks[name] for name in part} for part in split.parts.values()]
-    assert sum(map(len, homes)) == len(set.union(*homes))
-    assert independent(data.draw(st.permutations(questions)), seed=seed) == split
-
-
-def test_independent_parts_have_every_type_in_the_stated_shares() -> None:
-    questions = [invented(number, TYPES[number % 4], f"c{number}") for number in range(400)]
-    split = independent(questions, seed=1)
-    for part, share in INDEPENDENT.items():
-        counts = Counter(question.type for question in split.take(part, questions))
-        assert all(abs(counts[kind] - 100 * share) <= 1 for kind in TYPES)
-    assert independent(questions, seed=2) != split
-
-
-def test_a_question_and_its_unanswerable_twin_stay_together() -> None:
-    names = [f"c{number}{end}" for number in range(60) for end in ("", "_abs")]
-    questions = [invented(number, "temporal", name) for number, name in enumerate(names)]
-    split = independent(questions, seed=5)
-    part = {name: part for part, ids in split.parts.items() for name in ids}
-    for first, second in zip(questions[::2], questions[1::2], strict=True):
-        assert part[first.id] == part[second.id]
-
-
-def pool(*, extra: int = 400) -> list[Question]:
-    kinds = [kind for kind, needed in PAPER_TEST.items() for _ in range(needed)]
-    kinds += [TYPES[number % 4] for number in range(extra)]
-    return [invented(number, kind, f"c{number}") for number, kind in enumerate(kinds)]
-
-
-@given(seed=st.integers(), data=st.data())
-def test_paper_like_parts_are_disjoint_and_the_tests_types_exact(seed: int, data: st.DataObject) -> None:
-    questions = pool()
-    split = paper_like(questions, seed=seed)
-    assert {part: len(ids) for part, ids in split.parts.items()} == {"train": 325, "dev": 75, "test": 75}
-    assert sorted(name for ids in split.parts.values() for name in ids) == [question.id for question in questions]
-    assert Counter(question.type for question in split.take("test", questions)) == PAPER_TEST
-    turned = questions[data.draw(st.integers(0, 474)) :] + questions[::-1]
-    assert paper_like(list({question.id: question for question in turned}.values()), seed=seed) == split
-
-
-def test_seeds_give_different_paper_like_splits() -> None:
-    assert paper_like(pool(), seed=1).parts != paper_like(pool(), seed=2).parts
-
-
-@pytest.mark.parametrize(
-    ("draw", "said"),
-    [
-        (lambda: paper_like(pool(extra=0)[1:]), "the test needs 9 questions of type single_session, there are 8"),
-        (lambda: paper_like(pool(extra=3)), "a sample of 75 questions cannot be drawn from 3"),
-        (lambda: paper_like(pool() + pool()), "two questions have one id"),
-        (lambda: independent(pool()[:2]), "3 parts need as many conversations, there are 2"),
-        (lambda: independent(pool(), shares={"fit": 1, "gate": 0}), "a share above 0"),
-        (lambda: paper_like(pool()).take("gate", pool()), "has no part 'gate'"),
-    ],
-)
-def test_a_split_that_cannot_be_drawn_says_why(draw: Callable[[], object], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        draw()
-
-
-def test_draws_are_the_same_on_every_machine() -> None:
-    questions = load("sample").questions
-    assert [question.id for question in sample(questions, 5, seed=7)] == ["q38", "q50", "q59", "q61", "q62"]
 
 
 def test_the_example_in_the_docs_loads(tmp_path: Path) -> None:
