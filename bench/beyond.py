@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from bench.findings import Ways, estimated, gains, keep, rounded, rows_of, ways_to_draw
 from bench.gate import DRAWS, JUDGES, ROWS, SEED, halves
 from retcon import ladder
-from retcon.features import FEATURES
 from retcon.ladder import Plan, Walked, walk
 from retcon.note import RETAIN
 from retcon.outcomes import Panel, panel
@@ -73,14 +72,9 @@ def served(router: Router, made: Panel, ways: Ways) -> dict[str, Any]:
 
 def chosen(router: Router, made: Panel) -> Plan:
     """The one action that the router takes for every question and budget of a panel."""
-    places = [FEATURES.index(name) for name in made.features]
-    known = [action for action in router.actions if action in made.actions]
     found = np.full((*made.x.shape[:2], 1), -1, np.int64)
-    for q, b in np.ndindex(*made.x.shape[:2]):
-        x = np.zeros(len(FEATURES))
-        x[places] = made.x[q, b]
-        action = router.decide(x, budget=made.budgets[b], available=known).action
-        found[q, b, 0] = made.actions.index(action)
+    for cell, decision in ladder.decisions(router, made):
+        found[cell] = made.actions.index(decision.action)
     return found
 
 

@@ -17,17 +17,19 @@ from typing import Any
 from bench.beyond import ROUTERS
 from bench.findings import estimated, keep, rounded, rows_of, ways_to_draw
 from bench.gate import DRAWS, JUDGES, ROWS, SEED, halves
-from retcon.ladder import RUNGS, Array, Walked, served, walk
+from retcon.ladder import RUNGS, Array, Walked, served, walk, whole_first
 from retcon.outcomes import Panel, panel
 from retcon.route import Router, shipped
 
+SAFE = "whole notes first"
 RUNS = {"locomo-product": "locomo-abstention", "pool-product": "pool-abstention"}  # answerable -> not answerable
 
 
-def climbed(router: Router, made: Panel) -> list[Walked]:
-    """What the ladder comes to with one look, two, and so on."""
+def climbed(router: Router, made: Panel) -> dict[str, Walked]:
+    """What the ladder comes to with one look, two, and so on, and with all of them after one at whole notes."""
     order = served(router, made)
-    return [walk(made, order[:, :, :most]) for most in range(1, 1 + min(RUNGS, len(router.actions)))]
+    cut = {str(most): order[:, :, :most] for most in range(1, 1 + min(RUNGS, len(router.actions)))}
+    return {name: walk(made, plan) for name, plan in {**cut, SAFE: whole_first(order)}.items()}
 
 
 def silent(made: Panel) -> Panel:
@@ -37,16 +39,18 @@ def silent(made: Panel) -> Panel:
 
 
 def ladder(router: Router, asked: Panel, unanswerable: Panel) -> list[dict[str, Any]]:
-    """A line a number of looks: right answers and false ones, each also as the difference from one look less."""
+    """A line a number of looks: right answers and false ones, each also as the difference from the line before."""
     right = climbed(router, asked)
-    false = [1 - each.utility for each in climbed(router, silent(unanswerable))]
+    false = {name: 1 - each.utility for name, each in climbed(router, silent(unanswerable)).items()}
+    before = dict(zip(right, [None, *right], strict=False))
     return [
         {
-            "looks": at + 1, "right": float(came.utility.mean()), "calls": float(came.calls.mean()),
-            "gain": _more(right[at - 1].utility, came.utility, asked) if at else None,
-            "false": float(spoke.mean()), "more_false": _more(false[at - 1], spoke, unanswerable) if at else None,
+            "looks": name, "right": float(came.utility.mean()), "calls": float(came.calls.mean()),
+            "gain": _more(right[last].utility, came.utility, asked) if last else None,
+            "false": float(false[name].mean()),
+            "more_false": _more(false[last], false[name], unanswerable) if last else None,
         }
-        for at, (came, spoke) in enumerate(zip(right, false, strict=True))
+        for (name, came), last in zip(right.items(), before.values(), strict=True)
     ]  # fmt: skip
 
 

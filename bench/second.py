@@ -2,7 +2,7 @@
 
     python -m bench.second --out bench/results/second.json
 
-Rows: locomo-second.parquet, questions that nothing was learned from or scored on before; the selected action and the
+Rows: locomo-second.parquet, questions of which no outcome existed before; the selected action and the
 vote come from the fit questions of locomo-product.parquet, the ladders from the files that ship. With --rehearse the
 calibration questions stand in for the second gate, which stays shut.
 """

@@ -1,4 +1,4 @@
-"""The results of gate, findings, beyond, across and judges as the tables of the docs.
+"""The results of gate, second, findings, beyond, climb, across and judges as the tables of the docs.
 
 `bench.tables` puts them into the pages. Every line stands under both judges; a line of the paper is marked so.
 """
@@ -302,8 +302,8 @@ def climb_table(found: Mapping[str, Any]) -> str:
     """Right answers and false ones by how many looks a shipped ladder may take."""
     first, second = (found["judges"][judge] for judge in JUDGES)
     head = (
-        "ladder", "looks at most", "right", "by one more look", "right, strict judge", "by one more look", "calls",
-        "false answers", "by one more look",
+        "ladder", "looks at most", "right", "less the line above", "right, strict judge", "less the line above",
+        "calls", "false answers", "less the line above",
     )  # fmt: skip
     rows: list[Sequence[str]] = []
     for run, study in first.items():
@@ -315,7 +315,7 @@ def climb_table(found: Mapping[str, Any]) -> str:
                     gained((part or {}).get("by_question")) for part in (one["gain"], two["gain"], one["more_false"])
                 )
                 rows.append((
-                    f"`{router}`", str(one["looks"]), number(one["right"]), next(more), number(two["right"]),
+                    f"`{router}`", one["looks"], number(one["right"]), next(more), number(two["right"]),
                     next(more), f"{one['calls']:.2f}", number(one["false"]), next(more),
                 ))  # fmt: skip
     return grid(head, rows)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from retcon.errors import InputError
 from retcon.features import FEATURES
 from retcon.fit import ridge
+from retcon.note import Decision
 from retcon.outcomes import Panel
 from retcon.route import TIED, Ladder, Router
 
@@ -174,24 +175,32 @@ def plan(ladder: Ladder, panel: Panel) -> Plan:
     return found
 
 
-def served(router: Router, panel: Panel) -> Plan:
-    """The order that a router's ladder gives each question and budget when it serves: where all fits, retention first.
+def decisions(router: Router, panel: Panel) -> Iterator[tuple[tuple[int, ...], Decision]]:
+    """(place of question and budget, what the router decides there) as when it serves, among the panel's actions.
 
-    An order that lacks retention grows by it there. A panel that does not say how many notes there were had some.
+    A panel that does not say how many notes there were had some.
     """
     known = [action for action in router.actions if action in panel.actions]
     places = [FEATURES.index(name) for name in panel.features]
-    found = np.full((*panel.x.shape[:2], len(known)), -1, np.int64)
     for cell in np.ndindex(*panel.x.shape[:2]):
         x = np.array([float(name == "notes") for name in FEATURES])
         x[places] = panel.x[cell]
-        order = router.decide(x, budget=panel.budgets[cell[1]], available=known).order
-        found[cell][: len(order)] = [panel.actions.index(action) for action in order]
+        yield cell, router.decide(x, budget=panel.budgets[cell[1]], available=known)
+
+
+def served(router: Router, panel: Panel) -> Plan:
+    """The order that a router's ladder gives each question and budget when it serves."""
+    found = np.full((*panel.x.shape[:2], len(panel.actions)), -1, np.int64)
+    for cell, decision in decisions(router, panel):
+        found[cell][: len(decision.order)] = [panel.actions.index(action) for action in decision.order]
     return found
 
 
 def whole_first(plan: Plan) -> Plan:
-    """The same orders after a look at whole notes: where those answer, that answer stands, so none of them is lost."""
+    """The same orders after a look at whole notes: where those answer, that answer stands, so none of them is lost.
+
+    Retention is the first action of every panel.
+    """
     later = np.where(plan == 0, -1, plan)
     later = np.take_along_axis(later, np.argsort(later < 0, axis=2, kind="stable"), axis=2)
     return np.concatenate([np.zeros((*plan.shape[:2], 1), np.int64), later], axis=2)

@@ -97,21 +97,19 @@ def calibrate_router(
     certificate = None
     if rule == "certified":
         certificate = {"alpha": alpha, "delta": delta, "joint": joint, "budgets": did, "made": known} | size
-        if router.ladder is not None and panel.abstained is not None:
-            level = delta if joint == "each" else delta / len(panel.budgets)
-            certificate["ladder"] = _ladder_harm(router, panel, level)
     calibrated = {
         "rule": rule, "cap": cap, **size, "judge": panel.judge, "made": known, "thresholds": did,
     }  # fmt: skip
-    return (
-        replace(
-            router,
-            thresholds={budget: each.tau for budget, each in found.items()},
-            certificate=certificate,
-            provenance={**router.provenance, "calibration": calibrated},
-        ),
-        found,
+    router = replace(
+        router,
+        thresholds={budget: each.tau for budget, each in found.items()},
+        certificate=certificate,
+        provenance={**router.provenance, "calibration": calibrated},
     )
+    if certificate is not None and router.ladder is not None and _walkable(panel):
+        level = delta if joint == "each" else delta / len(panel.budgets)
+        router = replace(router, certificate=certificate | {"ladder": _ladder_harm(router, panel, level)})
+    return router, found
 
 
 def calibration_rows(router: Router, panel: Panel) -> dict[int, tuple[Any, Any, Any]]:
@@ -171,15 +169,21 @@ def _served(threshold: Threshold, rows: tuple[Any, Any, Any], fit: NDArray[np.fl
     )
 
 
-def _ladder_harm(router: Router, panel: Panel, delta: float) -> dict[str, dict[str, Any]]:
-    """Budget -> how many questions the ladder's own orders harmed, and an exact upper bound on their share."""
+def _walkable(panel: Panel) -> bool:
+    """Whether a ladder can be walked on these outcomes: abstentions are known, in a realization that has everything."""
+    return panel.abstained is not None and bool((~np.isnan(panel.runs)).all(axis=(0, 1, 2)).any())
+
+
+def _ladder_harm(router: Router, panel: Panel, delta: float) -> dict[str, Any]:
+    """How many questions the ladder's own orders harmed at each budget, and an exact upper bound on their share."""
     went = ladder.walk(panel, ladder.served(router, panel)).utility
     harms = np.count_nonzero(went < panel.utility[:, :, 0], axis=0).tolist()
     n = len(panel.questions)
-    return {
+    found = {
         str(budget): {"harms": each, "questions": n, "bound": upper_bound(each, n, delta), "delta": delta}
         for budget, each in zip(panel.budgets, harms, strict=True)
     }
+    return {"of": router.ladder_mark(), "budgets": found}
 
 
 def plain(threshold: Threshold) -> dict[str, Any]:

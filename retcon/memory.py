@@ -436,8 +436,8 @@ class Memory:
         `max_tokens`. The text is None where memory does not hold the answer. `seen` is called with each look. A reader
         that fails is a warning; where it failed at every look, its first error is raised.
 
-        With `safe` no right answer that whole notes give is lost: a look at them, which `max_rungs` does not count,
-        comes before the others, unless the router's certificate bounds the harm of its own order.
+        With `safe` no right answer that whole notes give is lost: a look at them comes before the others, which are
+        what `max_rungs` then bounds. Where the reader fails at that look, its error is raised.
         """
         if self.chat is None:
             raise InputError("ask needs a reader: Memory(model=...), or call recall and read the text yourself")
@@ -446,12 +446,8 @@ class Memory:
         most = math.inf if max_tokens is None else validate.whole("max_tokens", max_tokens, most=10**12)
         scope, only = validate.scope(user_id, agent_id, run_id), validate.only(session, since, until, metadata)
         cluster = self._cluster(validate.query(question), scope, only)
-        free = self._decide(cluster, budget, None, ())
-        cut = max_tokens is not None or max_rungs < len(free.order)
-        whole = safe and (cut or not self._bounded(budget))
-        decision = self._strange_reader.told(_first_look(free, whole=whole, certified=safe and not whole))
+        decision = self._strange_reader.told(_first_look(self._decide(cluster, budget, None, ()), whole=safe))
         order = decision.order  # empty where the router has no ladder: then every action may have its turn
-        max_rungs += len(order) - len(free.order)
         recall: Recall | None = self._recall(cluster, decision, (), started)
         rungs: list[Rung] = []
         while recall is not None:
@@ -459,19 +455,14 @@ class Memory:
             if seen is not None:
                 seen(rungs[-1])
             spent = sum((rung.usage for rung in rungs), Usage())
-            if not rungs[-1].abstained or len(rungs) >= max_rungs or spent.tokens >= most or not cluster.hits:
+            if not rungs[-1].abstained or len(rungs) >= max_rungs + safe or spent.tokens >= most or not cluster.hits:
                 break
-            if isinstance(rungs[-1].error, AuthError):
-                break  # a key that was refused is refused at every look
+            if isinstance(rungs[-1].error, AuthError) or (safe and rungs[0].error is not None):
+                break  # a key that was refused is refused at every look; what whole notes answer must be known first
             if order and {*order, *self._strangers(usable(self.chat))} <= set(recall.tried):
                 break  # the ladder ends here: it learned that no further look pays
             recall = self._next(cluster, budget, recall.tried)
         return concluded(question, rungs)
-
-    def _bounded(self, budget: int) -> bool:
-        """Whether the harm of the ladder's own orders is certified for this budget, configuration, reader and model."""
-        same = not (self._strange.differs or self._strange_reader.differs)
-        return same and self.router.bounds_ladder(budget) and set(self.router.actions) <= set(usable(self.chat))
 
     def _look(self, recall: Recall, cluster: Cluster) -> Rung:
         """What the reader says to the recalled text; a text that it has read before is answered from the cache."""
@@ -616,14 +607,14 @@ def _climbed(decision: Decision, rung: str) -> Decision:
     return _named(decision, rung, f"{rung}: rung {place} of the ladder {' > '.join(decision.order)}")
 
 
-def _first_look(free: Decision, *, whole: bool, certified: bool) -> Decision:
+def _first_look(free: Decision, *, whole: bool) -> Decision:
     """The decision for the first look: by the ladder, or at whole notes with the ladder after them."""
     first = free.order[0] if free.order else free.action
     if whole and first != RETAIN:
         order = (RETAIN, *(action for action in free.order if action != RETAIN)) if free.order else ()
         why = f"{RETAIN}: whole notes first, so that no answer of theirs is lost"
         return _named(replace(free, order=order), RETAIN, why)
-    return replace(_climbed(free, first), certified=certified) if free.order else free
+    return _climbed(free, first) if free.order else free
 
 
 def _guard(given: str) -> Guard:

@@ -17,6 +17,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from hashlib import sha256
 from itertools import chain
 from operator import mul
 from os import PathLike
@@ -202,15 +203,24 @@ class Router:
         return (*first, *(action for action in order if action not in first))
 
     def bounds_ladder(self, budget: int) -> bool:
-        """Whether the certificate says that the ladder's own orders harm a share alpha of questions at most.
+        """Whether the certificate says that the orders of this very ladder harm a share alpha of questions at most.
 
-        Only at the very budgets it was made for, and where its calibration questions were independent. Elsewhere an
-        order is safe that begins with retention: an answer that whole notes give is then the answer.
+        Only at the budgets it was made for, and where its calibration questions were independent. It speaks of the
+        configuration and the reader of its rows, whole orders, and no failure on the way. An order that begins with
+        retention needs none of this: an answer that whole notes give is then the answer.
         """
-        if self.certificate is None or not self._independent():
+        found = {} if self.certificate is None else self.certificate.get("ladder", {})
+        if self.certificate is None or not self._independent() or found.get("of") != self.ladder_mark():
             return False
-        found = self.certificate.get("ladder", {}).get(str(budget))
-        return found is not None and bool(found["bound"] <= self.certificate["alpha"])
+        at = found["budgets"].get(str(budget))
+        return at is not None and bool(at["bound"] <= self.certificate["alpha"])
+
+    def ladder_mark(self) -> str | None:
+        """A short hash of all that the orders of the ladder depend on; None without a ladder."""
+        if self.ladder is None:
+            return None
+        told = json.dumps([self.ladder.to_dict(), self.fit_rules, sorted(self._known_budgets())], sort_keys=True)
+        return sha256(told.encode()).hexdigest()[:16]
 
     def _independent(self) -> bool:
         """Whether no two calibration questions are of one conversation, as an exact bound supposes."""
@@ -561,8 +571,9 @@ def _certificate_faults(certificate: Mapping[str, Any]) -> Iterator[str]:
     budgets = certificate.get("budgets")
     if not isinstance(budgets, Mapping) or not all(isinstance(e, Mapping) and "tau" in e for e in budgets.values()):
         yield "a certificate needs budgets, and the tau that it was found for at each"
-    climbs = certificate.get("ladder", {})
-    if not isinstance(climbs, Mapping) or not all(_is_bound(each) for each in climbs.values()):
+    climbs = certificate.get("ladder", {"budgets": {}})
+    bounds = climbs.get("budgets") if isinstance(climbs, Mapping) else None
+    if not isinstance(bounds, Mapping) or not all(map(_is_bound, bounds.values())):
         yield "what a certificate says of the ladder is a bound from 0 to 1 at each budget"
     if not isinstance(certificate.get("made", {}), Mapping):
         yield "what a certificate was made with must be names and values"

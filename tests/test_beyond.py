@@ -78,10 +78,11 @@ def test_more_looks_bring_right_answers_and_false_ones() -> None:
         {"fit": 0.5, "retain": "none", "merge": "wrong"},
         {"fit": 0.5, "retain": "none", "merge": "none"},
     ]
-    first, second = climb.ladder(router(), asked(CELLS), asked(nothing))
+    first, second, safe = climb.ladder(router(), asked(CELLS), asked(nothing))
     assert (first["right"], first["false"], first["gain"], first["calls"]) == (0.25, 0.25, None, 1)
     assert (second["right"], second["false"], second["calls"]) == (0.5, 0.5, 1.5)
     assert second["gain"]["by_question"]["mean"] == second["more_false"]["by_question"]["mean"] == 0.25
+    assert (safe["looks"], safe["right"], safe["false"], safe["calls"]) == ("whole notes first", 0.5, 0.5, 1.25)
 
 
 def test_a_false_answer_is_any_answer() -> None:

@@ -11,7 +11,7 @@ from command_line import complaint, document, fine, run
 from test_outcomes import csv_text, world
 
 from retcon import Memory
-from retcon.outcomes import from_rows, write
+from retcon.outcomes import from_rows, read, write
 from retcon.route import Router
 
 MADE = {
@@ -165,17 +165,17 @@ def test_calibrate_certifies_and_gives_json() -> None:
     )
 
 
-def test_calibrate_says_where_a_safe_ask_keeps_the_ladders_own_order() -> None:
+def test_calibrate_says_where_the_harm_of_the_ladder_is_certified(folder: Path) -> None:
     learn()
-    strict, loose = ("--rule", "certified", "--alpha", "0.001"), ("--rule", "certified", "--alpha", "0.9")
-    common = ("calibrate", "o.csv", "--fold", "held", "-r", "r.json")
-    assert "ladder: a safe ask begins with whole notes" in fine(*common, *strict)
-    found = document(*common, *loose)
-    assert set(found["ladder"]) == {"32", "64"}
-    kept = [budget for budget in ("32", "64") if Router.load("r.json").bounds_ladder(int(budget))]
-    said = fine(*common, *loose)
-    assert (f"keeps its own order at {', '.join(kept)} tokens" in said) == bool(kept)
-    assert "ladder" not in document(*common)  # the paper's rule bounds nothing
+    rows = [row | {"conversation": row["question_id"]} for row in read(folder / "o.csv").rows()]
+    write(from_rows(rows), folder / "apart.csv")  # questions of one conversation would not count as independent
+    certified = ("calibrate", "apart.csv", "--fold", "held", "-r", "r.json", "--rule", "certified", "--alpha")
+    assert "ladder: harm of its own orders is certified at no budget\n" in fine(*certified, "0.001")
+    found = document(*certified, "0.9")
+    assert set(found["ladder"]["budgets"]) == {"32", "64"}
+    assert [Router.load("r.json").bounds_ladder(budget) for budget in (32, 64)] == [True, True]
+    assert "ladder: harm of its own orders is certified at 32, 64\n" in fine(*certified, "0.9")
+    assert "ladder" not in document("calibrate", "o.csv", "--fold", "held", "-r", "r.json")  # the paper's rule
 
 
 def test_calibrate_refuses_what_the_router_was_learned_from() -> None:

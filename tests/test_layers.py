@@ -118,7 +118,7 @@ MAY_USE: dict[str, set[str]] = {
     "querytype": {"errors", "features"},
     "outcomes": {"errors", "features", "note"},
     "fit": {"errors", "features", "outcomes", "route"},
-    "ladder": {"errors", "features", "fit", "outcomes", "route"},
+    "ladder": {"errors", "features", "fit", "note", "outcomes", "route"},
     "crossfit": {"calibrate", "errors", "fit", "ladder", "outcomes", "querytype"},
     "learn": {
         "calibrate", "crossfit", "errors", "features", "fit", "ladder", "outcomes", "route", "stats",

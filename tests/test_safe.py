@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +14,8 @@ from test_ask import NO, QUERY, Both, actions, remembering
 
 from retcon import Memory
 from retcon.calibrate import upper_bound
-from retcon.errors import RouterError
-from retcon.features import TYPES
+from retcon.errors import ModelTimeoutError, RouterError
+from retcon.features import FEATURES, TYPES
 from retcon.ladder import served, walk, whole_first
 from retcon.learn import calibrate_router
 from retcon.outcomes import Panel, from_rows, panel
@@ -41,15 +41,20 @@ Cells = st.lists(st.tuples(Said, Said, Said, Said, Said, Said), min_size=1, max_
 
 def outcomes(cells: Sequence[tuple[str, ...]], fit: float = 0.5) -> Panel:
     """A panel of these replies: three actions at two budgets, question by question."""
+    return panel(from_rows(table(cells, fit)))
+
+
+def table(cells: Sequence[tuple[str, ...]], fit: float = 0.5) -> list[dict[str, Any]]:
+    """Its rows."""
     about = {"fit": fit, "notes": 3, **{f"p_{name}": 0.25 for name in TYPES}}
-    return panel(from_rows([
+    return [
         about | {
             "question_id": f"q{q:02}", "conversation": f"c{q}", "budget": budget, "action": action,
             "judge_llm": said == "right", "abstained": said == "none",
         }
         for q, cell in enumerate(cells)
         for (budget, action), said in zip([(b, a) for b in BUDGETS for a in NAMES], cell, strict=True)
-    ]))  # fmt: skip
+    ]  # fmt: skip
 
 
 # -- on outcomes -------------------------------------------------------------------------------------------------------
@@ -102,13 +107,13 @@ def calibrated(harmed: int, n: int = 60, **options: Any) -> Router:
 def test_a_certificate_counts_what_the_ladder_harmed() -> None:
     found = calibrated(4, joint="each", delta=0.1)
     assert found.certificate is not None
-    assert found.certificate["ladder"] == {
+    assert found.certificate["ladder"]["budgets"] == {
         "32": {"harms": 0, "questions": 60, "bound": upper_bound(0, 60, 0.1), "delta": 0.1},
         "64": {"harms": 4, "questions": 60, "bound": upper_bound(4, 60, 0.1), "delta": 0.1},
     }
     split = calibrated(4, joint="split", delta=0.1).certificate
     assert split is not None
-    assert split["ladder"]["64"]["bound"] == upper_bound(4, 60, 0.05)  # two budgets share delta
+    assert split["ladder"]["budgets"]["64"]["bound"] == upper_bound(4, 60, 0.05)  # two budgets share delta
 
 
 def test_a_ladder_is_bounded_only_where_the_certificate_says_so() -> None:
@@ -119,10 +124,44 @@ def test_a_ladder_is_bounded_only_where_the_certificate_says_so() -> None:
     assert found.certificate is not None
     alike = replace(found, certificate={**found.certificate, "conversations": 59})
     assert not alike.bounds_ladder(32)  # two questions of one conversation are not two
+    old = {name: value for name, value in found.certificate.items() if name != "ladder"}
+    assert not replace(found, certificate=old).bounds_ladder(32)
     assert not replace(found, certificate=None).bounds_ladder(32)
 
 
-@pytest.mark.parametrize("said", [[], {"32": 1}, {"32": {}}, {"32": {"bound": 2.0}}, {"32": {"bound": True}}])
+@pytest.mark.parametrize("change", [{"ladder": None}, {"ladder": climbing("extract").ladder}, {"fit_rules": True}])
+def test_a_bound_is_about_one_ladder_and_no_other(change: dict[str, Any]) -> None:
+    found = calibrated(0, joint="each")
+    assert found.bounds_ladder(32)
+    assert not replace(found, **change).bounds_ladder(32)
+
+
+def test_a_bound_is_about_the_orders_that_are_served_after_calibration() -> None:
+    steps = Ladder(
+        orders=(("retain",), ("merge",)), features=("budget",), weights=((0.0,), (1.0,)),
+        intercepts={32: (0.5, 0.0), 64: (0.5, 0.0)},
+    )  # fmt: skip
+    learned = climbing("merge", ladder=steps)  # at 32 and 64 tokens the order of retain is worth more, at 512 merge's
+    cells = [("right", "right", "wrong", "right", "right", "wrong")] * 60
+    rows = [row | {"budget": {32: 32, 64: 512}[row["budget"]]} for row in table(cells)]
+    found, _ = calibrate_router(learned, panel(from_rows(rows)), rule="certified", joint="each")
+    assert found.decide([1.0] * len(FEATURES), budget=512).order == ("merge",)
+    assert found.certificate is not None
+    assert found.certificate["ladder"]["budgets"]["512"]["harms"] == 60
+    assert not found.bounds_ladder(512)
+
+
+def test_outcomes_on_which_no_ladder_can_be_walked_are_certified_without_it() -> None:
+    cells = [("wrong", "wrong", "right") * 2] * 60
+    rows = [row | {"realization": int(row["question_id"][1:]) % 2 * (row["action"] == "merge")} for row in table(cells)]
+    found, _ = calibrate_router(climbing("merge"), panel(from_rows(rows)), rule="certified")
+    assert found.certificate is not None
+    assert "ladder" not in found.certificate
+
+
+@pytest.mark.parametrize(
+    "said", [[], {}, {"budgets": {"32": 1}}, {"budgets": {"32": {"bound": 2.0}}}, {"budgets": {"32": {"bound": True}}}]
+)
 def test_a_certificate_that_is_malformed_about_the_ladder_is_refused(said: Any) -> None:
     found = calibrated(4)
     with pytest.raises(RouterError, match="says of the ladder"):
@@ -146,12 +185,31 @@ def test_a_safe_ask_looks_at_whole_notes_before_the_ladder() -> None:
         assert actions(memory.ask(QUERY, 40)) == ["merge", "extract"]
 
 
-def test_the_look_at_whole_notes_is_not_one_of_max_rungs() -> None:
-    with remembering(Both(), router=climbing("merge", "extract")) as memory:
-        assert actions(memory.ask(QUERY, 40, safe=True, max_rungs=1)) == ["retain", "merge"]
-    with remembering(Both(), router=climbing("merge", "retain")) as memory:  # it had one: it only moves
-        assert actions(memory.ask(QUERY, 40, safe=True, max_rungs=1)) == ["retain"]
-        assert actions(memory.ask(QUERY, 40, safe=True)) == ["retain", "merge"]
+@pytest.mark.parametrize("order", [("merge", "extract"), ("merge", "retain"), ("retain", "merge")])
+def test_max_rungs_bounds_the_looks_after_that_at_whole_notes(order: tuple[str, ...]) -> None:
+    rest = [action for action in order if action != "retain"]
+    with remembering(Both(), router=climbing(*order)) as memory:
+        for most in (1, 2, 3):
+            assert actions(memory.ask(QUERY, 40, safe=True, max_rungs=most)) == ["retain", *rest[:most]]
+
+
+def test_max_rungs_bounds_them_without_a_ladder_too() -> None:
+    with remembering(Both()) as memory:
+        assert [len(memory.ask(QUERY, 40, safe=True, max_rungs=most).rungs) for most in (1, 2, 4)] == [2, 3, 5]
+
+
+def test_where_the_reader_fails_at_whole_notes_no_other_look_may_answer_for_them() -> None:
+    replies: Iterator[str | None] = iter([None, "14 June"])
+
+    def read(ask: Any) -> str:
+        if (reply := next(replies)) is None:
+            raise ModelTimeoutError("the reader took too long")
+        return reply
+
+    with remembering(Both(read), router=climbing("extract")) as memory:
+        with pytest.raises(ModelTimeoutError):
+            memory.ask(QUERY, 60, safe=True)
+        assert memory.ask(QUERY, 60, safe=True).text == "14 June"  # nothing was lost by it
 
 
 def test_an_answer_of_whole_notes_stands() -> None:
@@ -179,26 +237,12 @@ def known(router: str) -> Both:
     return reader
 
 
-def test_with_the_certified_reader_and_budget_the_ladder_keeps_its_own_order() -> None:
+def test_a_certificate_does_not_stand_in_for_the_look_at_whole_notes() -> None:
     with remembering(known("longmemeval"), router=None) as memory:
-        own = memory.decide(QUERY, 32).order
+        assert memory.router.bounds_ladder(32)
         found = memory.ask(QUERY, 32, safe=True)
-        assert actions(found) == list(own)
-        assert found.rungs[0].recall.decision.certified
-        assert not memory.ask(QUERY, 32).rungs[0].recall.decision.certified  # nobody asked for it
-        cuts: tuple[dict[str, Any], ...] = ({"max_rungs": len(own) - 1}, {"max_tokens": 10**6})
-        for cut in cuts:  # certified was the whole order
-            assert actions(memory.ask(QUERY, 32, safe=True, **cut))[0] == "retain"
-        assert actions(memory.ask(QUERY, 33, safe=True))[0] == "retain"
-
-
-def test_another_reader_or_configuration_has_no_certificate_and_begins_with_whole_notes() -> None:
-    cases: tuple[tuple[Both, dict[str, Any]], ...] = ((Both(), {}), (known("longmemeval"), {"top_k": 5}))
-    for chat, options in cases:
-        with remembering(chat, router=None, **options) as memory:
-            found = memory.ask(QUERY, 32, safe=True)
-            assert actions(found)[0] == "retain"
-            assert not found.rungs[0].recall.decision.certified
+        assert actions(found)[0] == "retain"
+        assert not any(rung.recall.decision.certified for rung in found.rungs)
 
 
 @given(st.lists(st.booleans(), min_size=8, max_size=8), st.sampled_from((24, 32, 40, 64, 128)))

@@ -210,9 +210,8 @@ def calibrate(
         ">budget", ">threshold", ">replaced", ">harmed", ">bound", ">accuracy",
     )  # fmt: skip
     if climbs:
-        kept = [budget for budget in climbs if after.bounds_ladder(int(budget))]
-        where = f"keeps its own order at {', '.join(kept)} tokens, elsewhere it begins" if kept else "begins"
-        show.out(f"ladder: a safe ask {where} with whole notes")
+        kept = [budget for budget in climbs["budgets"] if after.bounds_ladder(int(budget))]
+        show.out(f"ladder: harm of its own orders is certified at {', '.join(kept) if kept else 'no budget'}")
     return show.out(f"wrote {target}")
 
 

@@ -394,7 +394,7 @@ def ask(
         int | None,
         typer.Option("--max-tokens", metavar="N", min=1, help="No further look once the model read and wrote so many."),
     ] = None,
-    safe: Annotated[bool, typer.Option("--safe", help="Whole notes first: no answer of theirs is lost.")] = False,
+    safe: Annotated[bool, typer.Option("--safe", help="One look more, at whole notes, comes first.")] = False,
     top_k: opt.TopK = None,
     router: opt.RouterFile = None,
     counter: opt.CounterName = None,

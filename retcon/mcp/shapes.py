@@ -116,7 +116,9 @@ class Ask(Within):
 
     question: str = Field(description="The question, in a full sentence.")
     budget_tokens: Budget = None
-    max_looks: int = Field(default=4, ge=1, le=10, description="At most so many texts are read, one after another.")
+    max_looks: int = Field(
+        default=4, ge=1, le=10, description="At most so many texts are read, one after another; safe adds one."
+    )
     safe: bool = Field(default=False, description="Read whole memories before other text, so that no answer is lost.")
 
 

@@ -119,7 +119,9 @@ class AskIn(Which):
     budget: Budget = DEFAULT_BUDGET
     max_rungs: Annotated[int, Field(ge=1, le=10)] = 4
     max_tokens: Annotated[int, Field(ge=1)] | None = None
-    safe: bool = Field(False, description="Whole notes first, so that no answer of theirs is lost.")
+    safe: bool = Field(
+        False, description="One more look, at whole notes, comes first: no right answer of theirs is lost."
+    )
 
 
 class ListQuery(BaseModel):
