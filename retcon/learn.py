@@ -6,7 +6,7 @@ The composition of fit, ladder, calibrate, crossfit and stats that the command l
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from hashlib import sha256
 from typing import Any
@@ -25,6 +25,7 @@ from retcon.stats import Resamples, interval, resample
 
 RULES = ("paper", "certified")
 JOINTS = ("split", "any", "each")
+DECIMALS = 9  # of a learned number that are kept: a fit's last bits, four or more decimals below, are the processor's
 DATA = ("dataset", "setting", "reader", "grader", "protocol", "license", "answer_prompts", "grader_prompts")
 
 
@@ -40,14 +41,32 @@ def fit_router(
         panel, name=name, estimator=estimator, group=group, seed=seed, embedder=known.pop("embedder", None),
         counter=known.pop("counter", None), provenance=known,
     )  # fmt: skip
-    router = replace(router, fit_rules=fit_rules)
-    if not ladder or panel.abstained is None:
-        return router
-    return replace(router, ladder=_ladder(panel, call_price, token_price))
+    steps = _ladder(panel, call_price, token_price) if ladder and panel.abstained is not None else None
+    return _rounded(replace(router, fit_rules=fit_rules, ladder=steps))
 
 
 def _ladder(panel: Panel, call_price: float, token_price: float) -> Any:
     return ladder.learn(panel, call_price=call_price, token_price=token_price)
+
+
+def _rounded(router: Router) -> Router:
+    """The router with its learned numbers to `DECIMALS`: the same rows give the same file on every processor."""
+    steps = router.ladder
+    return replace(
+        router,
+        weights={action: _few(row) for action, row in router.weights.items()},
+        intercepts=dict(zip(router.intercepts, _few(router.intercepts.values()), strict=True)),
+        ladder=steps
+        and replace(
+            steps,
+            weights=tuple(map(_few, steps.weights)),
+            intercepts={budget: _few(levels) for budget, levels in steps.intercepts.items()},
+        ),
+    )
+
+
+def _few(numbers: Iterable[float]) -> tuple[float, ...]:
+    return tuple(round(number, DECIMALS) + 0.0 for number in numbers)  # -0.0 and 0.0 are one
 
 
 def constants(outcomes: Outcomes) -> dict[str, Any]:

@@ -41,7 +41,6 @@ CONFIGURATION = (
 LARGEST_FILE = 1_000_000  # bytes; a router of five actions has about 4,000
 LARGEST_BUDGET = 1 << 53
 TIED = 12  # decimals of an order's worth that count: orders closer than that are equals
-MARKED = 9  # decimals of a ladder's numbers that tell it from another
 _NEEDED = frozenset(("format", "name", "actions", "features", "weights", "intercepts"))
 _OPTIONAL = frozenset(
     (
@@ -217,14 +216,11 @@ class Router:
         return at is not None and bool(at["bound"] <= self.certificate["alpha"])
 
     def ladder_mark(self) -> str | None:
-        """A short hash of all that the orders of the ladder depend on; None without a ladder.
-
-        Numbers count to `MARKED` decimals: learned again on another processor, a ladder differs in the last bits alone.
-        """
+        """A short hash of all that the orders of the ladder depend on; None without a ladder."""
         if self.ladder is None:
             return None
-        told = [_marked(self.ladder.to_dict()), self.fit_rules, sorted(self._known_budgets())]
-        return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        told = json.dumps([self.ladder.to_dict(), self.fit_rules, sorted(self._known_budgets())], sort_keys=True)
+        return sha256(told.encode()).hexdigest()[:16]
 
     def _independent(self) -> bool:
         """Whether no two calibration questions are of one conversation, as an exact bound supposes."""
@@ -596,18 +592,6 @@ def _reason_faults(router: Router) -> Iterator[str]:
             yield f"the reason for {action} must be one line of text"
         elif not Template(sentence).is_valid() or not _SPEAKABLE.issuperset(Template(sentence).get_identifiers()):
             yield f"the reason for {action} may use ${', $'.join(sorted(_SPEAKABLE))} and no other $"
-
-
-def _marked(plain: Any) -> Any:
-    """The same data with its numbers rounded; -0.0 and 0.0 are one."""
-    match plain:
-        case float():
-            return round(plain, MARKED) + 0.0
-        case dict():
-            return {key: _marked(value) for key, value in plain.items()}
-        case list() | tuple():
-            return [_marked(value) for value in plain]
-    return plain
 
 
 def _or_null(tau: float) -> float | None:

@@ -21,7 +21,7 @@ from test_outcomes import Row, csv_text, world
 from typer.testing import CliRunner
 
 from bench import pilot
-from retcon import pack
+from retcon import fit, ladder, pack
 from retcon.calibrate import certified_threshold, joint_thresholds, paper_threshold
 from retcon.cli import app
 from retcon.crossfit import LADDERS, TWICE, Direct, Rules, always, crossfit, default_policies
@@ -118,6 +118,15 @@ def handmade() -> tuple[Router, Panel]:
             rows.append(about | {"action": "retain", "judge_llm": kept})
             rows.append(about | {"action": "merge", "judge_llm": int(q >= 5) if budget == 32 else int(q >= 7)})
     return router, panel(from_rows(rows))
+
+
+def test_another_processors_last_bits_give_the_same_file() -> None:
+    rows = table()
+    one = panel(rows)
+    other = replace(one, runs=one.runs * (1 - 1e-14))
+    assert fit.fit(one, name="r").weights != fit.fit(other, name="r").weights
+    assert ladder.learn(one).weights != ladder.learn(other).weights
+    assert fit_router(rows, one, name="r").to_dict() == fit_router(rows, other, name="r").to_dict()
 
 
 def test_paper_thresholds_are_those_of_the_arrays_written_by_hand() -> None:

@@ -269,12 +269,8 @@ def test_a_learned_one_that_ships_says_what_it_stands_on(name: str) -> None:
 def test_a_learned_one_that_ships_comes_of_the_rows_that_are_published(name: str, free: bool) -> None:
     pytest.importorskip("pyarrow")
     from bench import ship
-    from bench.findings import rounded  # processors differ in the last bits of a fit
 
-    again = ship.router(name, free=free)
-    kept = shipped(f"{name}-free" if free else name)
-    assert rounded(again.to_dict()) == rounded(kept.to_dict())
-    assert again.ladder_mark() == kept.ladder_mark()
+    assert ship.router(name, free=free).to_dict() == shipped(f"{name}-free" if free else name).to_dict()
 
 
 def test_the_default_writes_only_where_a_model_does() -> None:

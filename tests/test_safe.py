@@ -136,14 +136,6 @@ def test_a_bound_is_about_one_ladder_and_no_other(change: dict[str, Any]) -> Non
     assert not replace(found, **change).bounds_ladder(32)
 
 
-@pytest.mark.parametrize(("by", "same"), [(1e-14, True), (-1e-14, True), (1e-6, False)])
-def test_a_bound_outlives_another_processors_last_bits_and_no_more(by: float, same: bool) -> None:
-    found = calibrated(0, joint="each")
-    assert found.ladder is not None
-    nudged = {budget: tuple(level + by for level in each) for budget, each in found.ladder.intercepts.items()}
-    assert replace(found, ladder=replace(found.ladder, intercepts=nudged)).bounds_ladder(32) is same
-
-
 def test_a_bound_is_about_the_orders_that_are_served_after_calibration() -> None:
     steps = Ladder(
         orders=(("retain",), ("merge",)), features=("budget",), weights=((0.0,), (1.0,)),
