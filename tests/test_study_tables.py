@@ -1,152 +1,44 @@
-"""Tables of a report: cells against arithmetic written out here, on made-up outcomes and on the pilot's real ones."""
+"""Tables of a report: cells against arithmetic written out here, on made-up outcomes."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import random
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
-from functools import cache
 from itertools import product
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from made_outcomes import (
+    DRAWS,
+    EVERY,
+    KEYS,
+    PAPER,
+    difference,
+    drop,
+    everything,
+    find,
+    made,
+    mean,
+    means,
+    one,
+    pick,
+    quick,
+    table,
+    text,
+    whole,
+)
 
 from retcon.crossfit import LADDERS, LEARNERS, Rules, crossfit
 from retcon.errors import InputError
 from retcon.ladder import learn, plan
-from retcon.outcomes import Outcomes, from_rows, panel, read
+from retcon.outcomes import Outcomes, from_rows, panel
 from retcon.stats import crossover, kappa, resample, sign_flip
-from retcon.study.tables import SPECS, Readings, Study, Table, Value, arms, tables
-
-PILOT = Path(os.environ.get("RETCON_PILOT") or Path(__file__).parents[2] / "shared" / "pilot" / "outcomes.csv")
-RAW = ("single-session-user", "multi-session", "temporal-reasoning", "knowledge-update")
-PAPER = ("retain", "abstract-agnostic", "merge-agnostic", "rewrite-agnostic")
-EVERY = (*PAPER, "extract", "abstract", "merge")
-KEYS = (
-    "operator-gains", "locomo-gains", "cross-model", "full-history", "per-type", "routing-baselines",
-    "budget-pressure", "operator-pairs", "fit-strata", "joint-routing", "mlp-check", "independent", "all-actions",
-    "cost", "unsupported", "judges", "per-token", "budget-needed", "ladders", "false-answers", "crossover",
-)  # fmt: skip
-DRAWS = 200
-Row = dict[str, Any]
-
-
-def made(
-    dataset: str = "longmemeval",
-    setting: str = "controlled",
-    *,
-    questions: int = 36,
-    budgets: Sequence[int] = (32, 64, 128),
-    actions: Sequence[str] = EVERY,
-    realizations: int = 1,
-    talks: int | None = None,
-    seed: int = 0,
-    prefix: str = "q",
-    **same: Any,
-) -> list[Row]:
-    """Made-up outcomes: retention is right where its notes fit, the others where the question's type suits them."""
-    rng = random.Random(seed)
-    rows = []
-    for q in range(questions):
-        kind, tokens = rng.randrange(4), rng.randrange(20, 200)
-        about = {
-            "dataset": dataset, "setting": setting, "question_id": f"{prefix}{q:03}",
-            "conversation": f"{prefix}{q:03}" if talks is None else f"c{q % talks}", "type": RAW[kind],
-            "notes": rng.randrange(1, 9), "cluster_tokens": tokens, "sessions": rng.randrange(1, 4),
-            "inconsistency": rng.randrange(100) / 100, "similarity": rng.randrange(100) / 100, "abstention": "",
-            "model": "made-up", "reader": "made-up", **same,
-        }  # fmt: skip
-        for budget in budgets:
-            fit = min(1.0, budget / tokens)
-            for place, action in enumerate(actions):
-                for realization in range(realizations):
-                    right = rng.random() < (fit if action == "retain" else 0.7 if kind == place % 4 else 0.3)
-                    written = action not in ("retain", "extract")
-                    rows.append(
-                        about
-                        | {"budget": budget, "action": action, "realization": realization, "fit": fit}
-                        | {"context_tokens": rng.randrange(1, budget), "generated_tokens": 20 if written else 0}
-                        | {"prompted_tokens": 90 if written else 0, "model_calls": int(written)}
-                        | {"reader_tokens": budget + 40, "seconds": rng.randrange(8) / 8}
-                        | {"abstained": int(not right and rng.random() < 0.7)}
-                        | {"unsupported": int(rng.random() < 0.2) if written else None}
-                        | {"judge_llm": int(right), "judge_overlap": int(right and rng.random() < 0.8)}
-                    )
-    return rows
-
-
-def everything() -> list[Row]:
-    """Two benchmarks, two settings, three parts, questions without an answer."""
-    part = {f"f{q:03}": ("fit", "calibration", "gate", "fit")[q % 4] for q in range(40)}
-    full = made("longmemeval", "full-history", questions=40, seed=2, prefix="f")
-    return [
-        *made(realizations=2),
-        *made("locomo", "controlled", questions=40, budgets=(16, 32, 64), talks=8, seed=1, prefix="l"),
-        *(row | {"fold": part[row["question_id"]]} for row in full),
-        *made("locomo", "controlled", questions=6, budgets=(16, 32), talks=3, seed=3, prefix="n", abstention="yes"),
-    ]
-
-
-@cache
-def whole() -> tuple[Table, ...]:
-    return tuple(tables(from_rows(everything()), draws=DRAWS))
-
-
-def quick(rows: Iterable[Row], *keys: str, draws: int = DRAWS, **options: Any) -> dict[str, Table]:
-    """Some tables alone, so that a test need not wait for the others."""
-    given = {"judge": None, "seed": 20260716, "repeats": 1} | options
-    readings = Readings(from_rows(rows), draws=draws, **given)
-    return {spec.key: spec.table(readings) for spec in SPECS if spec.key in keys}
-
-
-def one(rows: Iterable[Row], key: str, **options: Any) -> Table:
-    return quick(rows, key, **options)[key]
-
-
-def table(key: str) -> Table:
-    return next(each for each in whole() if each.key == key)
-
-
-def find(table: Table, *start: str) -> tuple[Any, ...]:
-    """The cells after those that a row begins with."""
-    assert table.missing is None, table.missing
-    (found,) = [row for row in table.rows if row[: len(start)] == start]
-    return found[len(start) :]
-
-
-def text(cell: Value | str) -> str:
-    return cell.text if isinstance(cell, Value) else cell
-
-
-def pick(rows: Iterable[Row], **only: Any) -> list[Row]:
-    return [row for row in rows if all(row.get(name) == value for name, value in only.items())]
-
-
-def means(rows: Iterable[Row], name: str = "judge_llm") -> dict[str, float]:
-    """Question -> mean over its rows."""
-    by: dict[str, list[float]] = defaultdict(list)
-    for row in rows:
-        by[row["question_id"]].append(row[name])
-    return {question: fmean(values) for question, values in by.items()}
-
-
-def mean(rows: Iterable[Row], name: str = "judge_llm") -> float:
-    return fmean(means(rows, name).values())
-
-
-def difference(rows: list[Row], action: str, budget: int, base: str = "retain") -> dict[str, float]:
-    one, two = (means(pick(rows, action=name, budget=budget)) for name in (action, base))
-    return {question: one[question] - two[question] for question in one}
-
+from retcon.study.tables import SPECS, Readings, Value, arms, tables
 
 # -- the list ----------------------------------------------------------------------------------------------------------
 
@@ -591,215 +483,3 @@ def test_a_crossover_outside_the_budgets_is_said_in_words() -> None:
     assert place.text == "below 32 [below 32, below 32]"
     assert (place.mean, place.low, place.high) == (None, None, None)
     assert (share.mean, full) == (0.0, "–")
-
-
-# -- what differs from the paper, and what is missing ------------------------------------------------------------------
-
-
-def test_marks_say_what_differs_from_the_paper() -> None:
-    assert table("operator-gains").marks == ("another model (made-up)", "36 questions (the paper: 75)")
-    assert "one realization" in table("full-history").caption
-    assert "one realization" in one(made(actions=PAPER), "all-actions").marks
-    rows = made("locomo", "full-history", questions=75, actions=("retain", "merge-agnostic"), talks=9)
-    found = quick(rows, "per-type", "operator-gains", "locomo-gains", "full-history")
-    assert found["per-type"].marks == (
-        "another model (made-up)", "different data (LoCoMo)", "another setting (full-history; the paper: controlled)",
-        "one realization", "abstract and rewrite not measured",
-    )  # fmt: skip
-    assert found["operator-gains"].missing == (
-        "there are no rows of LongMemEval or of data of your own; LoCoMo has the next table"
-    )
-    assert "another setting (full-history; the paper: controlled)" in found["locomo-gains"].marks
-    assert found["full-history"].missing == "LoCoMo, full history: there are no outcomes of abstract"
-    paper = [row | {"model": "DeepSeek-V3.2", "reader": "DeepSeek-V3.2"} for row in made(questions=75, realizations=3)]
-    assert one(paper, "operator-gains").marks == ()
-
-
-def test_a_model_that_the_rows_do_not_name_is_called_as_the_caller_says() -> None:
-    unnamed, named = drop("model", "reader")(made(actions=PAPER)), made(actions=PAPER)
-    assert "the rows do not name their model" in one(unnamed, "operator-gains").marks
-    assert one(unnamed, "operator-gains", model="qwen").marks[0] == "another model (qwen)"
-    assert not any("model" in mark for mark in one(unnamed, "operator-gains", model="DeepSeek-V3.2").marks)
-    assert one(named, "operator-gains", model="qwen").marks[0] == "another model (made-up)"
-
-
-def test_an_action_that_no_ladder_can_name_leaves_out_the_ladders_alone() -> None:
-    for name in ("x" * 101, "bell\a"):
-        named = [row | {"action": name} if row["action"] == "extract" else row for row in everything()]
-        found = quick((row for row in named if row["setting"] == "controlled"), "ladders", "false-answers", "cost")
-        assert found["ladders"].missing is not None
-        assert "names of 1 to 100 printable characters" in found["ladders"].missing
-        assert found["cost"].missing is None
-        assert "Ladder" not in [row[1] for row in found["false-answers"].rows]
-        assert len(found["false-answers"].rows) == len(EVERY)
-
-
-def test_own_data_takes_the_papers_tables_and_is_marked() -> None:
-    found = one(made("support logs", "product", actions=PAPER), "operator-gains")
-    assert "different data (support logs)" in found.marks
-    assert "another setting (product; the paper: controlled)" in found.marks
-
-
-@pytest.mark.parametrize(
-    ("key", "gone", "reason"),
-    [
-        ("budget-pressure", "fit", "which share of the notes retention packs"),
-        ("fit-strata", "fit", "which share of the notes retention packs"),
-        ("unsupported", "unsupported", "whether a claim lacks support"),
-        ("per-token", "context_tokens", "how many tokens were read"),
-        ("ladders", "abstained", "where the reader abstained"),
-        ("judges", "judge_overlap", "verdicts of one judge only"),
-        ("independent", "fold", "marked fit, calibration, gate"),
-        ("false-answers", "abstention", "questions that memory does not answer"),
-        ("cross-model", "model", "of one model"),
-    ],
-)
-def test_a_table_that_the_rows_cannot_fill_says_why(key: str, gone: str, reason: str) -> None:
-    rows = [{name: value for name, value in row.items() if name != gone} for row in made(questions=20, budgets=(32,))]
-    found = one(rows, key)
-    assert found.missing is not None
-    assert reason in found.missing
-    assert (found.columns, found.rows, found.published) == ((), (), ())
-    assert found.caption
-
-
-def test_few_questions_in_a_stratum_are_not_shown() -> None:
-    found = one(made(questions=9, actions=PAPER), "fit-strata")
-    assert found.missing == "at no budget are there 10 questions whose notes all fit and 10 whose do not"
-
-
-def test_questions_with_a_gap_are_left_out_of_what_is_learned_and_the_table_says_so() -> None:
-    rows = made(actions=PAPER, budgets=(32, 64))
-    silent = {("q007", "retain", budget) for budget in (32, 64)}
-    rows = [row for row in rows if (row["question_id"], row["action"], row["budget"]) != ("q003", "merge-agnostic", 64)]
-    for row in rows:
-        if (row["question_id"], row["action"], row["budget"]) in silent:
-            row["judge_llm"] = None
-    found = quick(rows, "routing-baselines", "operator-gains")
-    assert "2 of 36 questions left out: some action has no outcome" in found["routing-baselines"].marks
-    gains = difference([row for row in rows if row["question_id"] != "q007"], "abstract-agnostic", 64)
-    assert find(found["operator-gains"], "Abstract", "64")[0].mean == pytest.approx(fmean(gains.values()))
-
-
-def drop(*names: str) -> Callable[[list[Row]], list[Row]]:
-    return lambda rows: [{name: value for name, value in row.items() if name not in names} for row in rows]
-
-
-NEEDED = ("question_id", "budget", "action", "judge_llm")
-ODD: Mapping[str, Callable[[list[Row]], list[Row]]] = {
-    "one budget": lambda rows: pick(rows, budget=32),
-    "one operator": lambda rows: [row for row in rows if row["action"] in ("retain", "merge-agnostic")],
-    "retain alone": lambda rows: pick(rows, action="retain"),
-    "no retention": lambda rows: [row for row in rows if row["action"] != "retain"],
-    "one question": lambda rows: pick(rows, question_id="q000"),
-    "no abstained column": drop("abstained"),
-    "nothing but verdicts": lambda rows: [{name: row[name] for name in NEEDED} for row in rows],
-    "retention at zero too": lambda rows: [*rows, *(row | {"budget": 0} for row in pick(rows, budget=32))],
-    "budget nothing": lambda rows: [row | {"budget": 0} for row in pick(rows, budget=32)],
-    "all without an answer": lambda rows: [row | {"abstention": "yes"} for row in rows],
-    "one conversation": lambda rows: [row | {"conversation": "c"} for row in rows],
-    "no verdict of the first judge": lambda rows: [row | {"judge_llm": None} for row in rows],
-    "types nobody knows": lambda rows: [row | {"type": "riddle"} for row in rows],
-    "all right": lambda rows: [row | {"judge_llm": 1, "abstained": 0} for row in rows],
-    "features that disagree": lambda rows: [row | {"notes": place} for place, row in enumerate(rows)],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ODD)
-def test_odd_outcomes_give_tables_or_reasons_and_never_an_exception(name: str) -> None:
-    found = tables(from_rows(ODD[name](made(questions=8, budgets=(32, 64)))), draws=20)
-    assert tuple(each.key for each in found) == KEYS
-    assert all((each.missing is None) == bool(each.rows) for each in found)
-    json.dumps([asdict(each) for each in found], allow_nan=False)
-
-
-@settings(max_examples=12)
-@given(st.data())
-def test_any_part_of_a_table_gives_tables_or_reasons(data: st.DataObject) -> None:
-    rows = made(
-        questions=data.draw(st.integers(1, 9)), budgets=(32, 64), actions=PAPER, talks=data.draw(st.integers(1, 9))
-    )
-    kept = data.draw(st.sets(st.integers(0, len(rows) - 1), min_size=1))
-    gone = data.draw(st.sets(st.sampled_from(["fit", "type", "notes", "abstained", "conversation", "judge_overlap"])))
-    part = drop(*gone)([rows[place] for place in sorted(kept)])
-    readings = Readings(from_rows(part), judge=None, draws=10, seed=1, repeats=1)
-    for spec in SPECS:
-        if spec.key != "mlp-check":  # as the other learned ones, only slower
-            found = spec.table(readings)
-            assert (found.missing is None) == bool(found.rows), spec.key
-
-
-# -- the pilot ---------------------------------------------------------------------------------------------------------
-
-needs_pilot = pytest.mark.skipif(not PILOT.is_file(), reason="RETCON_DATA: no pilot outcomes here")
-
-
-@cache
-def pilot() -> dict[str, Table]:
-    readings = Readings(read(PILOT), judge=None, draws=1000, seed=20260716, repeats=1)
-    return {spec.key: spec.table(readings) for spec in SPECS if spec.key != "mlp-check"}
-
-
-@needs_pilot
-def test_pilot_accuracies_are_those_that_its_page_states() -> None:
-    stated = {
-        ("LongMemEval, controlled", "Retention"): ".033 .183 .273 .333",
-        ("LongMemEval, controlled", "Abstract, agnostic"): ".157 .167 .220 .220",
-        ("LongMemEval, controlled", "Abstract, focused"): ".397 .403 .390 .397",
-        ("LoCoMo, full history", "Extract"): ".283 .350 .433 .442",
-        ("LoCoMo, full history", "Hybrid"): ".208 .342 .408 .517",
-    }
-    for start, accuracies in stated.items():
-        assert " ".join(text(cell) for cell in find(pilot()["all-actions"], *start)[:4]) == accuracies
-    for data, none, full in (("LongMemEval, controlled", 0.027, 0.360), ("LoCoMo, full history", 0.025, 0.500)):
-        for name, stated_ in (("No memory", none), ("No budget", full)):
-            *at, macro = find(pilot()["all-actions"], data, name)
-            assert set(at) == {"–"}
-            assert round(macro.mean, 3) == stated_
-
-
-@needs_pilot
-def test_pilot_gains_turn_with_the_budget_and_are_differences_of_those_accuracies() -> None:
-    for operator in ("Abstract", "Merge", "Rewrite"):
-        tight, loose = (find(pilot()["operator-gains"], operator, budget)[0] for budget in ("32", "256"))
-        assert tight.low > 0
-        assert loose.mean < 0
-    assert find(pilot()["operator-gains"], "Abstract", "32")[0].mean == pytest.approx(0.157 - 0.033, abs=0.001)
-    assert find(pilot()["locomo-gains"], "256", "Merge")[0].mean == pytest.approx(0.375 - 0.500, abs=0.001)
-    assert pilot()["locomo-gains"].marks[-1] == "rewrite not measured"
-
-
-@needs_pilot
-def test_pilot_judges_agree_as_its_page_states() -> None:
-    assert round(find(pilot()["judges"], "LongMemEval, controlled", "All")[2].mean, 2) == 0.90
-    assert round(find(pilot()["judges"], "LoCoMo, full history", "All")[2].mean, 2) == 0.80
-
-
-@needs_pilot
-def test_pilot_oracles_are_as_its_page_states_and_ladders_beat_the_best_fixed_action() -> None:
-    assert round(find(pilot()["routing-baselines"], "Action oracle (hindsight)")[-1].mean, 3) == 0.420
-    for data, oracle in (("LongMemEval, controlled", 0.577), ("LoCoMo, full history", 0.708)):
-        assert round(find(pilot()["ladders"], data, "Action oracle (hindsight)")[0].mean, 3) == oracle
-        _, gap, _, calls, _, _ = find(pilot()["ladders"], data, "Ladder")
-        assert gap.low > 0
-        assert 1 < calls.mean < 2
-
-
-@needs_pilot
-def test_pilot_lacks_what_its_page_says_it_lacks() -> None:
-    missing = {key for key, each in pilot().items() if each.missing}
-    assert missing == {"cross-model", "independent", "unsupported", "false-answers"}
-    assert "the router sees no inconsistency or similarity, which the rows lack" in pilot()["joint-routing"].marks
-    regimes = [row[-1] for row in pilot()["budget-pressure"].rows]
-    assert regimes == ["Severely tight", "Tight", "Transition", "Loose"]
-
-
-@needs_pilot
-def test_pilot_study_matches_the_panel_that_routers_learn_from() -> None:
-    rows = read(PILOT).where(dataset="longmemeval")
-    study = Study(rows, {}, model="", judge="llm", draws=10, seed=1)
-    of = study.panel(["retain", "merge", "abstract", "rewrite"])
-    assert of.questions != tuple(study.questions)  # another order, which `spread` undoes
-    merge = of.actions.index("merge")
-    assert np.array_equal(study.spread(of, of.utility[:, :, merge]), study.values("merge"))
-    assert np.array_equal(study.spread(of, of.fit), study.fit)
