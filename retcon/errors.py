@@ -14,6 +14,7 @@
     │   ├── MalformedReplyError    the reply is not what the protocol says
     │   ├── ModelTimeoutError      no reply within the time-out
     │   └── ModelUnavailableError  no connection, or a server that fails
+    ├── DeadlineError         the caller's time for the work ran out; nothing was written
     ├── RouterError           a router file does not say what a router must say
     └── MissingExtraError     an optional part is not installed; the message carries the install line
 
@@ -120,6 +121,12 @@ class ModelUnavailableError(ModelError):
     """The model cannot be reached, or its server fails."""
 
     code = "model_unavailable"
+
+
+class DeadlineError(RetconError):
+    """The time that the caller gave for the work ran out before it was done; nothing was written."""
+
+    code = "timeout"
 
 
 class RouterError(RetconError):
