@@ -15,6 +15,7 @@ from retcon.errors import StoreError
 from retcon.memory import DEFAULT_PATH, Memory
 from retcon.note import Decision, Hit, Note, Recall
 from retcon.store import Deleted
+from retcon.store.checking import Check
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,6 +49,18 @@ class AsyncMemory:
     async def purge(self) -> bool:
         """Whether deleted words are gone from the files; see `Memory.purge`."""
         return await self._run(self.memory.purge)
+
+    async def unpurged(self) -> int:
+        """How many deletes wait for a purge; see `Memory.unpurged`."""
+        return await self._run(self.memory.unpurged)
+
+    async def check(self) -> Check:
+        """Whether the file holds what was written to it; see `Memory.check`."""
+        return await self._run(self.memory.check)
+
+    async def backup(self, *args: Any, **options: Any) -> Check:
+        """The check of the copy; see `Memory.backup`."""
+        return await self._run(self.memory.backup, *args, **options)
 
     async def get(self, *args: Any, **options: Any) -> Note:
         """The note with this id; see `Memory.get`."""
@@ -101,11 +114,11 @@ class AsyncMemory:
         """How many new notes came in; see `Memory.load`."""
         return await self._run(self.memory.load, *args, **options)
 
-    async def close(self) -> None:
-        """Finish what runs, then close the file."""
+    async def close(self, *, purge: bool = True) -> None:
+        """Finish what runs, then close the file; see `Memory.close`."""
         self._closed = True
         await asyncio.to_thread(self._pool.shutdown, wait=True)
-        self.memory.close()
+        await asyncio.to_thread(self.memory.close, purge=purge)
 
     async def __aenter__(self) -> Self:
         return self

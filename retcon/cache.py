@@ -137,7 +137,9 @@ class ReplyCache:
 
     def clear(self) -> int:
         """How many replies went: all of them."""
-        return self._store.clear_replies()
+        gone = self._store.clear_replies()
+        self._store.purge()
+        return gone
 
     def close(self) -> None:
         """Close the file."""

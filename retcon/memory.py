@@ -5,6 +5,7 @@ query -> retrieve -> Cluster -> features -> route -> Decision -> operate -> Pack
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -33,6 +34,9 @@ from retcon.operate import LADDER, PROMPTS, check_actions, next_rung, usable
 from retcon.perform import GUARDS, Guard, Meter, Performer
 from retcon.route import Router, default_router
 from retcon.store import Deleted, Progress
+from retcon.store.backup import backup
+from retcon.store.checking import Check
+from retcon.store.connections import PRIVATE, Sync
 from retcon.store.sqlite import SqliteStore
 from retcon.tokens import Counter, check_budget, counter
 from retcon.trace import span
@@ -84,6 +88,7 @@ class Memory:
         timeout: float = 60.0,
         focus: bool = True,
         guard: Guard = "warn",
+        sync: Sync = "full",
         now: Callable[[], datetime] = utc_now,
         new_id: Callable[[], str] = random_id,
     ) -> None:
@@ -98,6 +103,9 @@ class Memory:
         file, or a Chat object; without one nothing is generated. `focus=False` writes records for any question, not for
         this query. `guard="strict"` takes the best action without a model in place of a record that states a number,
         date or name which no source supports; "warn" keeps it and says so.
+
+        A write that has returned survives a kill of the process and, with `sync="full"`, a loss of power; "normal" is
+        quicker and may lose the last writes with the power, never more.
         """
         self.router = _router(router, writes=model is not None)
         self.count: Counter = _counter(counter)
@@ -110,7 +118,7 @@ class Memory:
         self.chat = None if model is None else chat(model, name=model_name, key=_key(model, api_key), timeout=timeout)
         # the default was learned with one model and serves with any: no news, but nothing is certified either
         self._strange, self._strange_reader = self._differences(focus, quiet=MODELS if router is None else ())
-        self.store = SqliteStore(_path(path))
+        self.store = SqliteStore(_path(path), sync=sync)
         self._performer = Performer(
             store=self.store, count=self.count, chat=self.chat, focus=focus, guard=_guard(guard)
         )
@@ -215,8 +223,16 @@ class Memory:
         return self.store.delete_all(scope)
 
     def purge(self) -> bool:
-        """Whether deleted words are gone from the files, which are rewritten for it; False while others read."""
-        return self.store.purge()
+        """Whether deleted words are gone from the files, which are rewritten for it; False while others read.
+
+        `close` does it where a delete waits for it, and a server does it in the background. A rewrite takes about a
+        second for 100 MB, and writers wait for it. What could not be purged stays due, in the file.
+        """
+        return self.store.purge(at=self._stamp())
+
+    def unpurged(self) -> int:
+        """How many deletes there were whose words may still lie in the files."""
+        return self.store.unpurged()
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -491,17 +507,21 @@ class Memory:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        skip_damaged: bool = False,
         progress: Progress | None = None,
     ) -> int:
-        """How many notes went into the JSONL file, superseded ones included. It appears whole or not at all."""
+        """How many notes went into the JSONL file, superseded ones included. It appears whole or not at all.
+
+        `skip_damaged` leaves out notes that do not match their checksum, and links to them.
+        """
         scope, target = validate.scope(user_id, agent_id, run_id), Path(path)
         if any(os.path.realpath(target) == os.path.realpath(self.store.path + end) for end in ("", "-wal", "-shm")):
             raise InputError(f"{target} is the store itself: export to another file")
         part = target.with_name(f"{target.name}.{os.urandom(4).hex()}.part")
         try:
-            with part.open("x", encoding="utf-8", newline="\n") as file:
+            with open(part, "x", encoding="utf-8", newline="\n", opener=_private) as file:
                 written = 0
-                for written, line in enumerate(self.lines(scope), 1):
+                for written, line in enumerate(self.lines(scope, skip_damaged=skip_damaged), 1):
                     file.write(line)
                     if progress is not None:
                         progress(written)
@@ -512,10 +532,15 @@ class Memory:
             part.unlink(missing_ok=True)
         return written
 
-    def lines(self, scope: Scope | None = None) -> Iterator[str]:
+    def lines(self, scope: Scope | None = None, *, skip_damaged: bool = False) -> Iterator[str]:
         """The notes of the scope as JSONL lines, in the order they were added."""
-        for note in self.store.all(scope or Scope(), superseded=True):
+        written: set[str] = set()
+        for note in self.store.all(scope or Scope(), superseded=True, skip_damaged=skip_damaged):
             plain = {name: value for name, value in note.to_dict().items() if name != "superseded_by"}
+            if skip_damaged:  # what was left out cannot be followed or superseded
+                written.add(note.id)
+                lost = [link for link in ("follows", "supersedes") if plain.get(link, note.id) not in written]
+                plain = {name: value for name, value in plain.items() if name not in lost}
             yield json.dumps(plain, ensure_ascii=False, sort_keys=True) + "\n"
 
     def load(self, source: str | os.PathLike[str] | Iterable[str], *, progress: Progress | None = None) -> int:
@@ -578,8 +603,25 @@ class Memory:
 
     # -- lifetime ------------------------------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """Close the file, and the model if the memory opened it; the memory cannot be used after."""
+    def check(self) -> Check:
+        """Whether the file holds what was written to it; everything in it is read once."""
+        return self.store.check()
+
+    def backup(self, path: str | os.PathLike[str], *, replace: bool = False) -> Check:
+        """The check of a copy of the store, which is now at that path: one file, that can be opened like any store."""
+        if self.store.in_memory:
+            raise InputError("a memory without a file has no backup: export it")
+        return backup(self.store.path, path, replace=replace)
+
+    def close(self, *, purge: bool = True) -> None:
+        """Close the file, and the model if the memory opened it; the memory cannot be used after.
+
+        Where a delete waits for a purge, that comes first; with `purge=False` it stays due, in the file.
+        """
+        if purge:
+            with contextlib.suppress(StoreError):  # closed before, or not to be written: it stays due
+                if self.store.unpurged():
+                    self.purge()
         self.store.close()
         close = getattr(self.chat, "close", None)
         if self._owns_chat and close is not None:
@@ -615,6 +657,11 @@ def _first_look(free: Decision, *, whole: bool) -> Decision:
         why = f"{RETAIN}: whole notes first, so that no answer of theirs is lost"
         return _named(replace(free, order=order), RETAIN, why)
     return _climbed(free, first) if free.order else free
+
+
+def _private(path: str, flags: int) -> int:
+    """A new file that only its owner may read."""
+    return os.open(path, flags, PRIVATE)
 
 
 def _guard(given: str) -> Guard:

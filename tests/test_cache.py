@@ -265,11 +265,13 @@ def test_a_deleted_note_takes_every_reply_that_stands_on_it_out_of_the_files(mem
     for number, about in ((1, ["a"]), (2, ["a", "b"]), (3, ["c"])):
         cached(memory, number, about)
     assert all(reply_canary(number).encode() in bytes_of(path) for number in (1, 2, 3))
-    assert memory.delete("a").purged
+    memory.delete("a")
+    assert memory.purge()
     left = bytes_of(path)
     assert [reply_canary(number).encode() in left for number in (1, 2, 3)] == [False, False, True]
     assert memory.store.reply_stats().entries == 1
     memory.delete_all(user_id="ann")
+    assert memory.purge()
     assert reply_canary(3).encode() not in bytes_of(path)
     assert memory.store.reply_stats().entries == memory.store.reply_stats().bytes == 0
 
@@ -295,7 +297,7 @@ def test_a_file_of_the_first_schema_gains_the_cache_and_keeps_its_notes(tmp_path
 
     path = tmp_path / "old.db"
     connection = raw(path)
-    for statement in _statements(STEPS[0]):
+    for statement in _statements(STEPS[0].script):
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute("PRAGMA user_version = 1")

@@ -15,7 +15,7 @@ from conftest import fixed_clock, raw
 from test_postings import check_file, expected_index, stored_index
 
 from retcon import Memory, Note
-from retcon.store import postings, sqlite
+from retcon.store import postings, writing
 
 BATCH = 40
 KILLS = 50
@@ -85,7 +85,7 @@ def check_after_kill(path: Path, acknowledged: int) -> int:
 def test_a_kill_at_any_moment_keeps_every_acknowledged_batch_and_no_half_of_one(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "FLUSH", 16)  # several index flushes within one batch
+    monkeypatch.setattr(writing, "FLUSH", 16)  # several index flushes within one batch
     monkeypatch.setattr(postings, "TAIL", 4)
     monkeypatch.setattr(postings, "BLOCK", 32)
     draw = random.Random(0)

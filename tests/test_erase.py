@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import bytes_of, fixed_clock, raw
+from conftest import bytes_of, fixed_clock, raw, wait_for
 
 from retcon import Memory
-from retcon.store import sqlite
+from retcon.store.purging import Purger
 
 # Digits first: no canary shares a beginning with another word, and each is one match of this pattern.
 CANARY = re.compile(rb"\d{7}(?:text|id|session|speaker|meta|user|record|about)qz")
@@ -55,8 +57,8 @@ def all_of(number: int, *kinds: str) -> set[str]:
 def test_delete_erases_a_note_from_every_file_and_leaves_its_neighbours(memory: Memory, path: Path) -> None:
     memory.add([draft(1), draft(2, session=canary(2, "session")), draft(3)], user_id="ann")
     assert settled(memory, path) == all_of(1) | all_of(2, *KINDS, "session") | all_of(3)
-    deleted = memory.delete(canary(2, "id"))
-    assert (deleted.notes, deleted.purged, deleted.warning) == (1, True, None)
+    assert memory.delete(canary(2, "id")).notes == 1
+    assert memory.purge()
     assert canaries(path) == all_of(1) | all_of(3)
 
 
@@ -66,6 +68,7 @@ def test_the_note_after_a_deleted_one_is_no_longer_found_by_its_words(memory: Me
     memory.delete(canary(1, "id"))
     assert memory.search(canary(1, "text"), user_id="ann") == []
     assert memory.get(canary(2, "id")).follows is None
+    assert memory.purge()
     assert canaries(path) == all_of(2) | all_of(3)
 
 
@@ -86,6 +89,7 @@ def test_delete_takes_the_records_and_vectors_that_stand_on_the_note(memory: Mem
     assert settled(memory, path) == all_of(1) | all_of(2) | records
     assert vector in bytes_of(path)
     assert memory.delete(canary(1, "id")).records == 2
+    assert memory.purge()
     assert (memory.store.get_record(canary(3, "record")) or ("",))[0] == f"made from {canary(3, 'record')}"
     assert canaries(path) == all_of(2) | all_of(3, "record", "about")
     assert vector[:16] not in bytes_of(path)
@@ -97,8 +101,10 @@ def test_delete_all_erases_the_scope_with_its_name(memory: Memory, path: Path) -
     memory.add(draft(4), user_id="bob")
     assert canary(1, "user") in settled(memory, path)
     assert memory.delete_all(user_id=canary(1, "user")).notes == 3
+    assert memory.purge()
     assert canaries(path) == all_of(4)
     assert memory.delete_all(everything=True).notes == 1
+    assert memory.purge()
     assert canaries(path) == set()
 
 
@@ -106,6 +112,7 @@ def test_a_superseded_text_goes_with_its_note_and_the_correction_stays(memory: M
     memory.add(draft(1), user_id="ann")
     memory.supersede(canary(1, "id"), canary(2, "text"), new_id=canary(2, "id"), speaker="me", metadata={})
     memory.delete(canary(1, "id"))
+    assert memory.purge()
     assert canaries(path) == all_of(2, "id", "text")
     assert [note.supersedes for note in memory.history(canary(2, "id"))] == [None]
 
@@ -119,12 +126,11 @@ def test_a_replaced_record_leaves_nothing_behind(memory: Memory, path: Path) -> 
 
 
 @pytest.mark.parametrize("seed", [1, 5, 26, 33])
-def test_random_deletes_by_the_thousand_leave_no_copy(path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_deletes_by_the_thousand_leave_no_copy(path: Path, seed: int) -> None:
     """Rows that SQLite moves between pages leave copies in unused bytes, which zeroing on delete does not reach.
 
     The seeds are ones where, without a rewrite of the file, words of deleted notes do stay behind.
     """
-    monkeypatch.setattr(sqlite, "REWRITE", 0)  # one rewrite at the end, as a caller with a large file would
     draw = random.Random(seed)
     longest = draw.choice([20, 60, 300, 1500])
     live: dict[int, str] = {}
@@ -177,22 +183,88 @@ def test_a_listing_half_read_is_such_a_reader(memory: Memory, path: Path) -> Non
     memory.add([draft(1), draft(2)], user_id="ann")
     lines = memory.lines()
     next(lines)
-    assert not memory.delete(canary(1, "id")).purged
+    memory.delete(canary(1, "id"))
+    assert not memory.purge()
+    assert memory.unpurged() == 1
     assert len(list(lines)) == 1  # it goes on in the view it began with
     assert memory.purge()
     assert canaries(path) == all_of(2)
 
 
-def test_a_large_file_is_not_rewritten_at_every_delete_but_by_purge(
-    memory: Memory, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite, "REWRITE", 10_000)
+def test_a_delete_rewrites_nothing_and_says_that_a_purge_is_due(memory: Memory, path: Path) -> None:
     memory.add([draft(1), draft(2)], user_id="ann")
     deleted = memory.delete(canary(1, "id"))
-    assert not deleted.purged
+    assert (deleted.notes, deleted.purged) == (1, False)
     assert deleted.warning is not None
+    assert memory.unpurged() == memory.stats()["unpurged"] == 1
+    assert memory.search(canary(1, "text")) == []
+    memory.delete_all(user_id="ann")
+    assert memory.unpurged() == 2
+    assert canary(1, "text") in canaries(path)
     assert memory.purge()
+    assert memory.unpurged() == 0
+    assert canaries(path) == set()
+
+
+def test_close_purges_where_a_delete_waits_for_it(path: Path) -> None:
+    with Memory(path) as memory:
+        memory.add([draft(1), draft(2)])
+        memory.delete(canary(1, "id"))
+        assert canary(1, "text") in canaries(path)
     assert canaries(path) == all_of(2)
+
+
+def test_a_purge_that_a_kill_prevented_is_done_by_whoever_opens_the_file_next(path: Path) -> None:
+    with Memory(path) as memory:
+        memory.add([draft(1), draft(2)])
+    child = os.fork()
+    if not child:
+        try:
+            Memory(path).delete(canary(1, "id"))
+        finally:
+            os._exit(0)  # as by a kill: the delete is committed, the rewrite was not begun
+    os.waitpid(child, 0)
+    assert canary(1, "text") in canaries(path)
+    with Memory(path) as memory:
+        assert memory.unpurged() == 1
+        assert [note.id for note in memory.get_all()] == [canary(2, "id")]
+    assert canaries(path) == all_of(2)
+
+
+def test_the_background_purge_takes_up_what_was_left_and_what_comes(path: Path) -> None:
+    with Memory(path) as memory:
+        memory.add([draft(1), draft(2), draft(3)])
+        memory.delete(canary(1, "id"))
+        purger = Purger(memory.unpurged, memory.purge, every=0.01)
+        try:
+            wait_for(lambda: memory.unpurged() == 0)
+            memory.delete(canary(2, "id"))
+            wait_for(lambda: memory.unpurged() == 0)
+        finally:
+            purger.close()
+        assert canaries(path) == all_of(3)
+
+
+def test_one_background_purge_serves_all_deletes_of_its_interval(memory: Memory) -> None:
+    memory.add([draft(number) for number in range(1, 9)])
+    purges = []
+    begun = threading.Event()
+
+    def purge() -> bool:
+        purges.append(memory.unpurged())
+        begun.set()
+        return memory.purge()
+
+    memory.delete(canary(1, "id"))
+    purger = Purger(memory.unpurged, purge, every=3600)
+    try:
+        assert begun.wait(60)
+        for number in range(2, 9):
+            memory.delete(canary(number, "id"))
+    finally:
+        purger.close()
+    assert purges == [1]
+    assert memory.unpurged() == 7
 
 
 def test_in_memory_there_is_no_file_to_purge() -> None:

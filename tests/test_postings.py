@@ -19,7 +19,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from retcon import Memory, Note, Scope
 from retcon.errors import ConflictError
-from retcon.store import postings, sqlite
+from retcon.store import postings, writing
 from retcon.words import index_counts, query_terms, spoken_date, term_key
 
 Place = tuple[str | None, str | None, str | None]  # user_id, agent_id, run_id
@@ -169,8 +169,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.saved = postings.TAIL, postings.BLOCK, sqlite.FLUSH
-        postings.TAIL, postings.BLOCK, sqlite.FLUSH = 2, 4, 3  # every path through tails and blocks with few notes
+        self.saved = postings.TAIL, postings.BLOCK, writing.FLUSH
+        postings.TAIL, postings.BLOCK, writing.FLUSH = 2, 4, 3  # every path through tails and blocks with few notes
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "notes.db"
         self.memory = self.open()
@@ -181,7 +181,8 @@ class StoreMachine(RuleBasedStateMachine):
         return Memory(self.path, now=fixed_clock)
 
     def teardown(self) -> None:
-        postings.TAIL, postings.BLOCK, sqlite.FLUSH = self.saved
+        postings.TAIL, postings.BLOCK, writing.FLUSH = self.saved
+        assert self.memory.check().problems == ()
         with Memory(self.path.with_name("fresh.db"), now=fixed_clock) as fresh:
             fresh.load(self.memory.lines())
             assert fresh.get_all(superseded=True) == self.memory.get_all(superseded=True)
@@ -311,7 +312,7 @@ class StoreMachine(RuleBasedStateMachine):
     def delete(self, gone: list[str]) -> None:
         chosen = {note_id for note_id in gone if note_id in self.model}
         done = self.memory.delete(sorted(chosen))
-        assert (done.notes, done.purged) == (len(chosen), True)
+        assert (done.notes, done.purged) == (len(chosen), not chosen)
         self.forget(chosen)
 
     @rule(place=places)

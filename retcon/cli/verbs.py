@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from itertools import count
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ import typer
 
 import retcon
 from retcon.cli import bench as benches
-from retcon.cli import learn, show, study
+from retcon.cli import files, learn, show, study
 from retcon.cli import mcp as mcps
 from retcon.cli import mechanism as mechanisms
 from retcon.cli import options as opt
@@ -156,7 +156,8 @@ def delete(
 ) -> None:
     """Delete notes and all that stands on them.
 
-    Their words leave the files too; where another reader holds the log back, a warning says so.
+    Their words leave the files too, before the command ends; where another reader holds the log back, a warning says
+    so, and the next delete or close does it.
     """
     scope = Scope(user_id, agent_id, run_id)
     if bool(ids) + whole + everything != 1 or whole != (scope != Scope()):
@@ -164,6 +165,7 @@ def delete(
     with opt.opened(db) as memory:
         _ask(memory, ids or [], scope, yes=yes)
         gone = memory.store.delete(ids) if ids else memory.delete_all(**asdict(scope), everything=everything)
+        gone = replace(gone, purged=not gone.notes or memory.purge())
     _tell_deleted(gone, as_json=as_json)
 
 
@@ -439,6 +441,9 @@ def export(
     user_id: opt.UserId = None,
     agent_id: opt.AgentId = None,
     run_id: opt.RunId = None,
+    skip_damaged: Annotated[
+        bool, typer.Option("--skip-damaged", help="Leave out notes that do not match their checksum.")
+    ] = False,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -451,9 +456,9 @@ def export(
         if file == "-":
             if as_json:
                 return show.results(memory.get_all(**asdict(scope), superseded=True))
-            return show.jsonl(memory.lines(scope))
+            return show.jsonl(memory.lines(scope, skip_damaged=skip_damaged))
         with show.bar("export", memory.store.count(scope)) as progress:
-            written = memory.export(file, **asdict(scope), progress=progress)
+            written = memory.export(file, **asdict(scope), skip_damaged=skip_damaged, progress=progress)
     if as_json:
         return show.document({"path": file, "notes": written})
     return show.out(f"wrote {show.plural(written, 'note')} to {file}")
@@ -523,6 +528,9 @@ for verb, shown in (
     (reports.report, reports.EXAMPLES),
     (benches.advise, benches.ADVISE),
     (mechanisms.mechanism, mechanisms.EXAMPLES),
+    (files.check, files.CHECK),
+    (files.backup, files.BACKUP),
+    (files.restore, files.RESTORE),
     (serving.serve, serving.SERVE),
     (serving.keys, serving.KEYS),
     (mcps.mcp, mcps.EXAMPLES),

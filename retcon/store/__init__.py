@@ -43,21 +43,16 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What a delete removed, and whether its words are gone from the files too."""
+    """What a delete removed. No call gives its words any more; `purged` says whether they have left the files too."""
 
     notes: int
     records: int
-    purged: bool  # False: another connection holds the log back, or the file is large; `purge()` makes sure
+    purged: bool
 
     @property
     def warning(self) -> str | None:
         """A sentence for the caller where deleted words may still lie in the files; None where they do not."""
-        if self.purged:
-            return None
-        return (
-            "the deleted words may stay in the files until purge() is called: "
-            "another connection reads the store, or it is too large to be rewritten at every delete"
-        )
+        return None if self.purged else "the deleted words leave the files with the next purge: purge() or close()"
 
 
 class Snapshot(Protocol):
@@ -91,12 +86,14 @@ class Store(Protocol):
         after: str | None = None,
         limit: int | None = None,
         superseded: bool = False,
+        skip_damaged: bool = False,
     ) -> Iterator[Note]: ...
     def count(self, scope: Scope) -> int: ...
     def history(self, note_id: str) -> list[Note]: ...
     def delete(self, note_ids: Sequence[str]) -> Deleted: ...
     def delete_all(self, scope: Scope) -> Deleted: ...
-    def purge(self, *, limit: int | None = None) -> bool: ...
+    def unpurged(self) -> int: ...
+    def purge(self, *, at: str = "") -> bool: ...
     def snapshot(self, scope: Scope) -> AbstractContextManager[Snapshot]: ...
     def unembedded(self, scope: Scope, embedder: str, *, limit: int) -> list[Note]: ...
     def put_vectors(self, embedder: str, vectors: Iterable[tuple[str, bytes]]) -> None: ...

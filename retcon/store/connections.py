@@ -3,11 +3,16 @@
 SQLite's locks belong to a process. A child that inherits a connection believes in locks it does not hold, even on a new
 connection to the same file, and then loses what it writes. So idle connections are closed before a fork, and both sides
 open their own when they next need one.
+
+A file that is moved, deleted or replaced under an open connection takes what is written next with it. So each
+connection knows which file it opened, and a write looks for that file at its path before it counts as done. The log
+that is left behind would be read into whatever file takes the place, so it is emptied into the file that it belongs to.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sqlite3
 import threading
@@ -15,14 +20,20 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from retcon.errors import BusyError, RetconError, StoreError
-from retcon.store.migrations import STEPS, migrate, version
+from retcon import deadline
+from retcon.errors import BusyError, DeadlineError, RetconError, StoreError
+from retcon.store.migrations import STEPS, migrate, schema, version, written
 
 T = TypeVar("T")
 
 PATIENCE = 5.0  # seconds that a fork waits for another thread's transaction
+PRIVATE = 0o600  # only its owner may read or write a store's files; SQLite gives -wal and -shm the mode of the file
+STEPS_BETWEEN_LOOKS = 20_000  # of SQLite's machine, about a millisecond, until the deadline is looked at again
+
+Sync = Literal["full", "normal"]
+Place = tuple[tuple[int, int] | None, ...]  # device and inode of the file and of its log
 
 
 @dataclass
@@ -30,6 +41,7 @@ class _Line:
     """A connection with the lock that its user holds."""
 
     connection: sqlite3.Connection | None = None
+    place: Place = ()
     lock: Any = field(default_factory=threading.RLock)
     users: int = 0  # nested uses by the thread that holds the lock
 
@@ -42,36 +54,98 @@ class _Line:
 class Connections:
     """Connections to one file; `:memory:` has one that all threads share, one at a time."""
 
-    def __init__(self, path: str, timeout: float) -> None:
-        self.path, self.timeout = path, timeout
+    def __init__(self, path: str, timeout: float, sync: Sync = "full") -> None:
+        self.path, self.timeout, self.sync = path, timeout, sync
         self.in_memory = path == ":memory:"
         self._lines: dict[threading.Thread | None, _Line] = {}
         self._lock = threading.Lock()
+        self._file: tuple[int, int] | None = None  # the one that was opened first
         self._closed = False
         _EVERY.add(self)
 
     @contextlib.contextmanager
     def use(self) -> Iterator[sqlite3.Connection]:
-        """This thread's connection; SQLite's errors come out as ours."""
+        """This thread's connection; SQLite's errors come out as ours, and its statements end at the deadline."""
         line = self._mine()
         with translated(self.path), line.lock:
             if self._closed:
                 raise StoreError("the memory is closed")
             if line.connection is None:
-                line.connection = connect(self.path, self.timeout)
+                line.connection, line.place = self._open()
             line.users += 1
             try:
-                yield line.connection
+                with _until_deadline(line.connection):
+                    yield line.connection
             finally:
                 line.users -= 1
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """This thread's connection in a transaction, which counts only while the file is where it was."""
+        line = self._mine()
+        with self.use() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                self.check_place()
+                connection.execute("COMMIT")
+                self.check_place("what was written last may be lost")
+            except BaseException:
+                self._roll_back(line)
+                raise
 
     @contextlib.contextmanager
     def another(self) -> Iterator[sqlite3.Connection]:
         """A connection for this use alone, which any thread may go on with."""
         if self._closed:
             raise StoreError("the memory is closed")
-        with translated(self.path), contextlib.closing(connect(self.path, self.timeout)) as connection:
+        with translated(self.path), contextlib.closing(self._open()[0]) as connection:
             yield connection
+
+    def _open(self) -> tuple[sqlite3.Connection, Place]:
+        """A new connection, to the same file as the first, and where that is."""
+        if self.in_memory:
+            return connect(self.path, self.timeout, self.sync), ()
+        before = _identity(self.path)
+        if self._file not in (None, before):  # to open it would read the log that lies there into it
+            raise _moved(self.path, "it was not opened")
+        connection = connect(self.path, self.timeout, self.sync)
+        place = (_identity(self.path), _identity(self.path + "-wal"))
+        if before not in (None, place[0]):
+            connection.close()
+            raise _moved(self.path, "it was not opened")
+        self._file = place[0]
+        return connection, place
+
+    def check_place(self, outcome: str = "nothing was written") -> None:
+        """Nothing, or an error where the file that this thread has open is no longer at its path."""
+        part = self._moved_part(self._mine().place)
+        if part is not None:
+            raise _moved(part, outcome)
+
+    def _moved_part(self, place: Place) -> str | None:
+        """The file, or its log, if it is no longer at its path."""
+        for expected, end in zip(place, ("", "-wal"), strict=False):
+            if expected is not None and _identity(self.path + end) != expected:
+                return self.path + end
+        return None
+
+    def _roll_back(self, line: _Line) -> None:
+        """Undo the transaction; a connection that cannot do even that is given up."""
+        if line.connection is None:
+            return
+        try:
+            if line.connection.in_transaction:
+                line.connection.execute("ROLLBACK")
+            self._leave_no_log(line)
+        except sqlite3.Error:
+            with contextlib.suppress(sqlite3.Error):
+                line.hang_up()
+
+    def _leave_no_log(self, line: _Line) -> None:
+        """Where the file was moved or replaced, put what its log holds into it: SQLite itself would leave the log."""
+        if line.connection is not None and self._moved_part(line.place):
+            line.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
         """Close every connection, once its thread is done with what it does; none is opened after."""
@@ -79,7 +153,9 @@ class Connections:
         with self._lock:
             lines, self._lines = self._lines, {}
         for line in lines.values():
-            with line.lock:
+            with line.lock, translated(self.path):
+                with contextlib.suppress(sqlite3.Error):
+                    self._leave_no_log(line)
                 line.hang_up()
 
     def _mine(self) -> _Line:
@@ -132,20 +208,21 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-def connect(path: str, timeout: float) -> sqlite3.Connection:
+def connect(path: str, timeout: float, sync: Sync = "full") -> sqlite3.Connection:
     """A connection that is set up, to a file that has the newest schema. A file that is not ours is left as it is."""
+    _make_private(path)
     connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
     try:
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA secure_delete = ON")
-        connection.execute("PRAGMA temp_store = MEMORY")
-        connection.execute("PRAGMA cache_size = -65536")
-        connection.execute("PRAGMA mmap_size = 1073741824")
+        for pragma in ("foreign_keys = ON", "secure_delete = ON", "temp_store = MEMORY", "cache_size = -65536"):
+            connection.execute(f"PRAGMA {pragma}")
+        connection.execute("PRAGMA trusted_schema = OFF")  # a hostile file runs no functions
+        connection.execute("PRAGMA cell_size_check = ON")  # a damaged page is noticed when it is read
         found = _patiently(lambda: version(connection), timeout)
         _patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"), timeout)
-        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if sync == 'full' else 'NORMAL'}")
         if found < len(STEPS):  # otherwise no write lock is asked for, so that a long write elsewhere delays nobody
             migrate(connection)
+            _close_to_others(path)
     except UnicodeDecodeError as error:  # SQLite's message quotes a damaged schema
         connection.close()
         raise sqlite3.DatabaseError("malformed database schema") from error
@@ -153,6 +230,63 @@ def connect(path: str, timeout: float) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def check_schema(connection: sqlite3.Connection, path: str) -> None:
+    """Nothing, or an error where another program dropped or changed one of our tables, indexes or triggers."""
+    for problem in schema_problems(connection):
+        raise StoreError(f"{path}: {problem}, by another program: 'retcon check --repair' mends it, or says what to do")
+
+
+def schema_problems(connection: sqlite3.Connection) -> list[str]:
+    """What of our schema is missing or changed."""
+    found = written(connection)
+    return [
+        f"{name} of the schema is {'changed' if name in found else 'missing'}"
+        for name, statement in schema().items()
+        if found.get(name) != statement
+    ]
+
+
+def _make_private(path: str) -> None:
+    """Make the file, if there is none, so that only its owner may read it. What is wrong with the path SQLite says."""
+    if path != ":memory:":
+        with contextlib.suppress(OSError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE))
+
+
+def _close_to_others(path: str) -> None:
+    """Take the rights of others off a file that an older version made."""
+    if path != ":memory:":
+        for end in ("", "-wal", "-shm"):
+            with contextlib.suppress(OSError):
+                os.chmod(path + end, PRIVATE)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Device and inode of the file; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _moved(path: str, outcome: str) -> StoreError:
+    return StoreError(f"{path}: the file was moved, deleted or replaced while it was open; {outcome}; open it again")
+
+
+@contextlib.contextmanager
+def _until_deadline(connection: sqlite3.Connection) -> Iterator[None]:
+    """A block in which a statement is stopped once the caller's time is over."""
+    if deadline.left() == math.inf:
+        yield
+        return
+    connection.set_progress_handler(lambda: int(deadline.left() <= 0), STEPS_BETWEEN_LOOKS)
+    try:
+        yield
+    finally:
+        connection.set_progress_handler(None, 0)
 
 
 def _patiently(act: Callable[[], T], timeout: float) -> T:
@@ -172,24 +306,25 @@ def translated(path: str) -> Iterator[None]:
     """SQLite's errors as ours, in one line with the path."""
     try:
         yield
-    except sqlite3.OperationalError as error:
-        if "locked" in str(error) or "busy" in str(error):
+    except sqlite3.Error as error:
+        message = " ".join(str(error).split())[:300]
+        if message == "interrupted":
+            raise DeadlineError("the time for this work is over; nothing was written") from error
+        if isinstance(error, sqlite3.OperationalError) and ("locked" in message or "busy" in message):
             raise BusyError(f"{path}: another process kept the store locked; try again") from error
-        raise StoreError(f"{path}: {_hint(path, str(error))}") from error
-    except sqlite3.DatabaseError as error:
-        raise StoreError(f"{path}: {_hint(path, str(error))}") from error
+        raise StoreError(f"{path}: {_hint(path, message)}") from error
 
 
 @contextlib.contextmanager
 def intact(path: str) -> Iterator[None]:
-    """Entries of the index that lead nowhere, as one of our errors."""
+    """What reading a damaged file may raise, as one of our errors."""
     try:
         yield
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, RetconError):
             raise
-        what = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-        message = f"{path}: the index cannot be read ({what}); if the file is damaged, export it and load a new one"
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        message = f"{path}: the index or a row cannot be read ({what}): 'retcon check' says what to do"
         raise StoreError(message) from error
 
 
@@ -202,5 +337,5 @@ def _hint(path: str, message: str) -> str:
             return f"the folder {folder!r} does not exist, or is closed to this user"
         return f"{message}: retcon must be able to write the file and its folder"
     if "not a database" in message or "malformed" in message:
-        return f"not a readable SQLite file ({message}); the file was left as it is"
+        return f"not a readable SQLite file ({message}); the file was left as it is; 'retcon check' says what to do"
     return message

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
 
 from retcon.errors import SchemaError, StoreError
+from retcon.store.checksum import checksum, total
+from retcon.store.rows import DERIVED, SUMMED
 
 APPLICATION_ID = 0x7265746E  # "retn" in the file header tells our files from other people's
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """From one version of the schema to the next: statements, then work on the rows."""
+
+    script: str
+    then: Callable[[sqlite3.Connection], None] = lambda _: None
+
 
 # 1: notes (the truth), their index, and the records that stand on notes.
 _V1 = """
@@ -125,7 +139,39 @@ CREATE TRIGGER note_takes_its_replies BEFORE DELETE ON note
 BEGIN DELETE FROM reply WHERE key IN (SELECT reply FROM reply_source WHERE note = OLD.seq); END;
 """
 
-STEPS: tuple[str, ...] = (_V1, _V2)
+# 3: checksums of the rows that are read back, the notes of each scope counted, and a seal: what the file should hold.
+_V3 = """
+ALTER TABLE note ADD COLUMN sum INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE record ADD COLUMN sum INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE reply ADD COLUMN sum INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE scope ADD COLUMN total INTEGER NOT NULL DEFAULT 0;  -- all its notes, superseded ones too
+
+CREATE TABLE seal (                   -- one row
+  notes INTEGER NOT NULL,             -- how many notes the file holds
+  sum INTEGER NOT NULL,               -- of their checksums
+  unpurged INTEGER NOT NULL,          -- deletes whose words may still lie in the files
+  purged_at TEXT                      -- when the files were last rewritten
+) STRICT;
+INSERT INTO seal VALUES (0, 0, 0, NULL);
+
+-- Its list of columns keeps `note_is_immutable` from seeing `UPDATE note SET rowid = ...`.
+CREATE TRIGGER note_keeps_its_place BEFORE UPDATE ON note WHEN OLD.seq IS NOT NEW.seq
+BEGIN SELECT RAISE(ABORT, 'a raw note cannot be changed: supersede it'); END;
+"""
+
+
+def _seal_all(connection: sqlite3.Connection) -> None:
+    """Give every row of an older file its checksum."""
+    sums = {row[0]: checksum(*row) for row in connection.execute(SUMMED)}
+    connection.executemany("UPDATE note SET sum = ? WHERE seq = ?", [(each, seq) for seq, each in sums.items()])
+    connection.execute("UPDATE scope SET total = (SELECT count(*) FROM note WHERE note.scope = scope.id)")
+    connection.execute("UPDATE seal SET notes = ?, sum = ?", (len(sums), total(sums.values())))
+    for table, key in (("record", "id"), ("reply", "key")):
+        for row in connection.execute(DERIVED[table]).fetchall():
+            connection.execute(f"UPDATE {table} SET sum = ? WHERE {key} = ?", (checksum(*row), row[0]))
+
+
+STEPS: tuple[Step, ...] = (Step(_V1), Step(_V2), Step(_V3, _seal_all))
 
 
 def migrate(connection: sqlite3.Connection) -> None:
@@ -137,14 +183,33 @@ def migrate(connection: sqlite3.Connection) -> None:
             if found == len(STEPS):
                 connection.execute("COMMIT")
                 return
-            for statement in _statements(STEPS[found]):
+            for statement in _statements(STEPS[found].script):
                 connection.execute(statement)
+            STEPS[found].then(connection)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {found + 1}")
             connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
             raise
+
+
+@lru_cache
+def schema() -> dict[str, str]:
+    """The statements that made the newest schema, by the name of the table, index or trigger."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        migrate(connection)
+        return written(connection)
+    finally:
+        connection.close()
+
+
+def written(connection: sqlite3.Connection) -> dict[str, str]:
+    """The statements that made what is in this file, by name; SQLite's own tables are left out."""
+    query = "SELECT name, sql FROM sqlite_master WHERE sql NOT NULL AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"
+    return dict(connection.execute(query).fetchall())
 
 
 def version(connection: sqlite3.Connection) -> int:

@@ -59,6 +59,11 @@ def insert(connection: sqlite3.Connection, scope: int, docs: Sequence[Doc], *, n
     connection.executemany("INSERT OR REPLACE INTO posting VALUES (?, ?, ?, ?, ?, ?)", list(rows))
 
 
+def rows(scope: int, docs: Sequence[Doc]) -> Iterator[tuple[int, int, int, int, bytes]]:
+    """The rows of the forward side that these docs, whose slots ascend, give."""
+    return _doc_rows(scope, docs, _counted(docs))
+
+
 def remove(connection: sqlite3.Connection, scope: int, slots: Iterable[int]) -> None:
     """Take the notes in these slots out of the index; slots that are not indexed are passed over."""
     query = (

@@ -7,6 +7,9 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
+from retcon.store.checksum import checksum
+from retcon.store.rows import DERIVED
+
 MOST_BYTES = 64 * 2**20
 _OVERHEAD = 200  # bytes of a row and its index entries beside the text, about
 _ROOM = 0.9  # share of the bound that is kept when it is reached, so that not every write evicts
@@ -38,8 +41,8 @@ class ReplyStats:
 
 _INSERT = (
     "INSERT INTO reply"
-    " (key, model, text, prompt_tokens, completion_tokens, seconds, finish, logprob, bytes, used)"
-    " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, clock FROM reply_tally WHERE true ON CONFLICT (key) DO NOTHING"
+    " (key, model, text, prompt_tokens, completion_tokens, seconds, finish, logprob, sum, bytes, used)"
+    " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, clock FROM reply_tally WHERE true ON CONFLICT (key) DO NOTHING"
 )
 _LINK = "INSERT OR IGNORE INTO reply_source (note, reply) SELECT seq, ? FROM note WHERE id = ?"
 
@@ -47,11 +50,9 @@ _LINK = "INSERT OR IGNORE INTO reply_source (note, reply) SELECT seq, ? FROM not
 def get(connection: sqlite3.Connection, keys: Sequence[str], sources: Sequence[str]) -> dict[str, Kept]:
     """The replies kept under these keys. They count as used now, and stand on these notes too from now on."""
     listed = json.dumps(list(dict.fromkeys(keys)))
-    query = (
-        "SELECT key, model, text, prompt_tokens, completion_tokens, seconds, finish, logprob FROM reply"
-        " WHERE key IN (SELECT value FROM json_each(?))"
-    )
-    found = {row[0]: Kept(*row) for row in connection.execute(query, (listed,))}
+    query = DERIVED["reply"].replace(" FROM", ", sum FROM") + " WHERE key IN (SELECT value FROM json_each(?))"
+    rows = connection.execute(query, (listed,))
+    found = {row[0]: Kept(*row[:8]) for row in rows if checksum(*row[:8]) == row[8]}  # a damaged one is asked again
     missed = len(json.loads(listed)) - len(found)
     connection.execute(
         "UPDATE reply_tally SET clock = clock + 1, hits = hits + ?, misses = misses + ?", (len(found), missed)
@@ -70,11 +71,18 @@ def put(connection: sqlite3.Connection, replies: Sequence[Kept], sources: Sequen
     connection.execute("UPDATE reply_tally SET clock = clock + 1")
     sized = [(reply, len(reply.text.encode()) + _OVERHEAD) for reply in replies]
     kept = [(reply, size) for reply, size in sized if size <= most]
-    connection.executemany(_INSERT, [(*astuple(reply), size) for reply, size in kept])
+    rows = [(*astuple(reply), checksum(*_stored(reply)), size) for reply, size in kept]
+    connection.executemany(_INSERT, rows)
     connection.executemany(_LINK, [(reply.key, note) for reply, _ in kept for note in sources])
     added = stats(connection).entries - before
     _evict(connection, most)
     return added
+
+
+def _stored(reply: Kept) -> tuple[object, ...]:
+    """The reply's values as SQLite gives them back: seconds and logprob are REAL columns."""
+    values = (None if reply.logprob is None else float(reply.logprob),)
+    return (*astuple(reply)[:5], float(reply.seconds), reply.finish, *values)
 
 
 def stats(connection: sqlite3.Connection) -> ReplyStats:

@@ -1,4 +1,4 @@
-"""Rows of the `note` table as notes, and scopes and filters as SQL conditions."""
+"""Rows of the `note` table as notes, each held against its checksum; scopes and filters as SQL conditions."""
 
 from __future__ import annotations
 
@@ -9,23 +9,36 @@ from datetime import UTC, datetime
 from typing import Any
 
 from retcon.note import Filter, Note, Scope
+from retcon.store.checksum import checksum
 
-NOTE = """
-SELECT note.id, note.text, note.speaker, note.session, note.timestamp, scope.user_id, scope.agent_id, scope.run_id,
-  note.metadata, before.id, older.id, newer.id, note.created_at, note.seq, note.slot
+_SUMMED = (
+    "note.seq, note.id, scope.user_id, scope.agent_id, scope.run_id, note.slot, note.session, note.speaker,"
+    " note.timestamp, note.at, note.text, note.metadata, note.created_at, note.follows, note.supersedes"
+)
+SUMMED = f"SELECT {_SUMMED} FROM note JOIN scope ON scope.id = note.scope "  # what a note's checksum is over
+DERIVED = {  # what the checksums of derived texts are over
+    "record": "SELECT id, action, budget, text, about FROM record",
+    "reply": "SELECT key, model, text, prompt_tokens, completion_tokens, seconds, finish, logprob FROM reply",
+}
+NOTE = f"""
+SELECT {_SUMMED}, note.sum, before.id, older.id, newer.id
 FROM note JOIN scope ON scope.id = note.scope
 LEFT JOIN note AS before ON before.seq = note.follows
 LEFT JOIN note AS older ON older.seq = note.supersedes
 LEFT JOIN note AS newer ON newer.supersedes = note.seq
 """
+SLOT = 5  # where a row of the NOTE query has the slot
 
 
 def read_note(row: Sequence[Any]) -> Note:
-    """The note in a row of the NOTE query."""
+    """The note in a row of the NOTE query; an error where it is not what was written."""
+    if checksum(*row[:15]) != row[15]:
+        name = row[1] if isinstance(row[1], str) else "?"
+        raise sqlite3.DatabaseError(f"note {name!r} does not match its checksum; 'retcon check' says what to do")
     return Note(
-        id=row[0], text=row[1], speaker=row[2], session=row[3], timestamp=row[4],
-        user_id=row[5] or None, agent_id=row[6] or None, run_id=row[7] or None,
-        metadata=read_metadata(row[8]), follows=row[9], supersedes=row[10], superseded_by=row[11], created_at=row[12],
+        id=row[1], text=row[10], speaker=row[7], session=row[6], timestamp=row[8],
+        user_id=row[2] or None, agent_id=row[3] or None, run_id=row[4] or None,
+        metadata=read_metadata(row[11]), follows=row[16], supersedes=row[17], superseded_by=row[18], created_at=row[12],
     )  # fmt: skip
 
 

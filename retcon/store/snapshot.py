@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from retcon.note import Filter, Note, Scope
 from retcon.store import Forward, Postings, TermStats, postings
-from retcon.store.rows import NOTE, conditions, read_metadata, read_note
+from retcon.store.rows import NOTE, SLOT, conditions, read_metadata, read_note
 
 _IN = "IN (SELECT value FROM json_each(?))"
 
@@ -82,7 +82,7 @@ class SqliteSnapshot:
             start = self._start[scope]
             query = NOTE + f"WHERE note.scope = ? AND note.slot {_IN}"
             for row in self._connection.execute(query, (scope, json.dumps(local))):
-                found[start + row[14]] = read_note(row)
+                found[start + row[SLOT]] = read_note(row)
         return [found[slot] for slot in slots]
 
     def texts(self) -> Iterator[tuple[int, Note]]:
@@ -90,7 +90,7 @@ class SqliteSnapshot:
         query = NOTE + "WHERE note.scope = ? AND newer.seq IS NULL ORDER BY note.slot"
         for scope in self._ids:
             for row in self._connection.execute(query, (scope,)):
-                yield self._start[scope] + row[14], read_note(row)
+                yield self._start[scope] + row[SLOT], read_note(row)
 
     def recent(self, limit: int, only: Filter) -> list[int]:
         """Slots of the newest current notes that pass the filter, newest first."""

@@ -1,0 +1,97 @@
+"""`retcon check`, `retcon backup` and `retcon restore`: is the file sound, and how a copy of it comes and goes."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from retcon.cli import options as opt
+from retcon.cli import show
+from retcon.errors import StoreError
+from retcon.store import backup as copies
+from retcon.store.checking import Check, check_file
+
+CHECK = ("retcon check", "retcon check --db agent.db --json", "retcon check --repair")
+BACKUP = ("retcon backup agent-2026-05-09.db", "retcon backup /mnt/backups/agent.db --replace --db agent.db")
+RESTORE = ("retcon restore agent-2026-05-09.db --db new.db", "retcon restore agent-2026-05-09.db --replace")
+
+Replace = Annotated[bool, typer.Option("--replace", help="Take the place of a file that is there.")]
+
+
+def check(
+    *,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Make again what follows from the notes; accept what is lost.")
+    ] = False,
+    db: opt.Db = opt.DB,
+    as_json: opt.AsJson = False,
+) -> int:
+    """Compare the store with its checksums.
+
+    Reads everything once: pages, schema, every note, the index against one made anew. The exit code is 1 if something
+    is wrong. Nothing is changed without --repair; a store of an older version is brought up to date first.
+    """
+    if not os.path.isfile(db):
+        raise StoreError(f"{db} does not exist yet: 'retcon add' or 'retcon load' makes it, --db names another")
+    found = check_file(db, mend=repair)
+    if as_json:
+        show.document({"path": db} | found.to_dict())
+    else:
+        _tell(db, found)
+    return 0 if found.ok else 1
+
+
+def backup(
+    file: Annotated[str, typer.Argument(metavar="DEST", help="The file to write.")],
+    *,
+    replace: Replace = False,
+    db: opt.Db = opt.DB,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Copy the store, checked, while it is in use.
+
+    The copy is one file that can be opened like any store. It appears only when it is complete and sound, and holds no
+    deleted words.
+    """
+    with show.bar("backup", every=1) as progress:
+        found = copies.backup(db, file, replace=replace, progress=_pages(progress))
+    _copied(f"{db} is saved in {file}", file, found, as_json=as_json)
+
+
+def restore(
+    file: Annotated[str, typer.Argument(metavar="SOURCE", help="A file that 'retcon backup' wrote.")],
+    *,
+    replace: Replace = False,
+    db: opt.Db = opt.DB,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Put a backup in the store's place.
+
+    The backup is checked first. A store that is there is replaced only with --replace, in one transaction: programs
+    that have it open go on with the restored notes.
+    """
+    with show.bar("restore", every=1) as progress:
+        found = copies.restore(file, db, replace=replace, progress=_pages(progress))
+    _copied(f"{db} holds what {file} holds", db, found, as_json=as_json)
+
+
+def _pages(progress: show.Progress | None) -> copies.Progress | None:
+    return None if progress is None else lambda done, _: progress(done)
+
+
+def _copied(what: str, path: str, found: Check, *, as_json: bool) -> None:
+    if as_json:
+        return show.document({"path": path, "notes": found.notes})
+    return show.out(f"{what}: {show.plural(found.notes, 'note')}, checked")
+
+
+def _tell(db: str, found: Check) -> None:
+    show.out(f"{db}: {show.plural(found.notes, 'note')}, {'sound' if found.ok else 'not sound'}")
+    for problem in found.problems:
+        show.out(f"  {problem.kind}: {show.one_line(problem.what)}")
+    for advice in dict.fromkeys(problem.advice for problem in found.problems):
+        show.out(f"what to do: {advice}")
+    for hint in found.hints:
+        show.warn(hint)

@@ -1,0 +1,125 @@
+"""Backup and restore by SQLite's online backup: whole while others read and write, checked before it counts.
+
+A backup is one file that can be opened like any store. It holds no deleted words. It appears under its name only when
+it is complete, checked and on the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from retcon.errors import InputError, StoreError
+from retcon.store import seal
+from retcon.store.checking import Check, check
+from retcon.store.connections import PRIVATE, connect, translated
+
+PAGES = 2048  # copied between two calls of the progress function: 8 MiB
+TIMEOUT = 30.0
+
+Progress = Callable[[int, int], None]  # pages copied, pages in all
+
+
+def backup(
+    path: str, target: str | os.PathLike[str], *, replace: bool = False, progress: Progress | None = None
+) -> Check:
+    """The check of a copy of the store, which is at `target` now; a store that is not sound is not copied over one."""
+    goal = Path(target)
+    _refuse(path, goal, replace=replace)
+    with _draft(goal) as draft:
+        with translated(path), _opened(path) as source:
+            found = _copied(source, draft, progress)
+        _flush(draft)
+        os.replace(draft, goal)
+    _flush(goal.parent)
+    return found
+
+
+def restore(
+    source: str | os.PathLike[str], path: str, *, replace: bool = False, progress: Progress | None = None
+) -> Check:
+    """The check of the store at `path`, which now holds what the backup holds; what it held before is gone.
+
+    The backup is copied, brought to the newest schema and checked first. Then it goes into the store in one
+    transaction, so that a store that is in use meanwhile stays whole.
+    """
+    origin, goal = Path(source), Path(path)
+    if not origin.is_file():
+        raise InputError(f"{origin}: there is no such backup")
+    _refuse(str(origin), goal, replace=replace)
+    with _draft(goal) as draft:
+        with translated(str(origin)), contextlib.closing(_open_copy(origin)) as copied:
+            _copied(copied, draft, progress)
+        with translated(path), _opened(str(draft)) as sound, _opened(path) as store:
+            sound.backup(store, pages=-1)
+            return check(store, path)
+
+
+def _opened(path: str) -> contextlib.closing[sqlite3.Connection]:
+    return contextlib.closing(connect(path, TIMEOUT))
+
+
+def _open_copy(origin: Path) -> sqlite3.Connection:
+    """The backup, only to be read; its schema may be older."""
+    connection = sqlite3.connect(origin.resolve().as_uri() + "?mode=ro", uri=True, isolation_level=None)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    return connection
+
+
+def _copied(source: sqlite3.Connection, draft: Path, progress: Progress | None) -> Check:
+    """The check of the draft, once it holds what the source does, with no deleted words and in one file."""
+
+    def told(_: int, left: int, pages: int) -> None:
+        if progress is not None:
+            progress(pages - left, pages)
+
+    with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as copy:
+        source.backup(copy, pages=PAGES, progress=told)
+    with _opened(str(draft)) as copy:
+        found = check(copy, str(draft))
+        if not found.ok:
+            problem = found.problems[0]
+            raise StoreError(f"the store is not sound, so it was not copied: {problem.what}; {problem.advice}")
+        if waiting := seal.unpurged(copy):
+            copy.execute("VACUUM")
+            seal.mark_purged(copy, waiting, "")
+        copy.execute("PRAGMA journal_mode = DELETE")
+    return found
+
+
+def _refuse(path: str, goal: Path, *, replace: bool) -> None:
+    if not os.path.isfile(path):
+        raise InputError(f"{path}: there is no such store")
+    if any(os.path.realpath(goal) == os.path.realpath(path + end) for end in ("", "-wal", "-shm")):
+        raise InputError(f"{goal} is the store itself: name another file")
+    if goal.is_dir() or not goal.parent.is_dir():
+        raise InputError(f"{goal}: name a file in a folder that exists")
+    if goal.exists() and not replace:
+        raise InputError(f"{goal} exists: replace it with --replace")
+
+
+@contextlib.contextmanager
+def _draft(goal: Path) -> Iterator[Path]:
+    """A new file beside the goal that only its owner may read, gone after the block unless it was moved."""
+    draft = goal.with_name(f"{goal.name}.{os.urandom(4).hex()}.part")
+    try:
+        os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE))
+        yield draft
+    except OSError as error:
+        raise StoreError(f"{goal}: cannot be written: {error.strerror or error}") from error
+    finally:
+        for end in ("", "-wal", "-shm", "-journal"):
+            Path(f"{draft}{end}").unlink(missing_ok=True)
+
+
+def _flush(path: Path) -> None:
+    """Wait until the file, or the folder's list of names, is on the disk."""
+    with contextlib.suppress(OSError):  # some systems do not open folders
+        opened = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)

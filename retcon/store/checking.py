@@ -1,0 +1,367 @@
+"""Does the file hold what was written to it? Everything is read once, and compared with what can be known.
+
+    pages      SQLite's own integrity check, foreign keys
+    schema     tables, indexes and triggers against those that this version makes
+    notes      each against its checksum, all of them against the seal: one that vanished is missed
+    index      against one made anew from the notes
+    the rest   records, replies and vectors, which can be made again
+
+Nothing is written. `repair` makes again what follows from the notes, and accepts that what vanished is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retcon.errors import BusyError, SchemaError, StoreError
+from retcon.store import postings
+from retcon.store.checksum import checksum, total
+from retcon.store.connections import connect, schema_problems, translated
+from retcon.store.migrations import schema, written
+from retcon.store.rows import DERIVED, NOTE, SLOT, SUMMED, read_note
+from retcon.store.writing import FLUSH, make_doc, term_keys
+
+TIMEOUT = 30.0  # seconds to wait for another process that writes
+SHOWN = 20  # problems of one kind that are named
+_BATCH = 1000  # notes whose index entries are compared at once
+_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "fuse.s3fs", "glusterfs")
+
+RESTORE = "restore a backup ('retcon restore'), or save what is sound ('retcon export --skip-damaged') and load it anew"
+REPAIR = "'retcon check --repair' makes it again from the notes"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something in the file that is not as it was written, and what to do about it."""
+
+    kind: str  # file | schema | note | lost | index | derived
+    what: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What a check has found. `hints` are about where the file lies, and no damage."""
+
+    notes: int
+    problems: tuple[Problem, ...]
+    hints: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the file holds what was written to it."""
+        return not self.problems
+
+    def to_dict(self) -> dict[str, Any]:
+        """The check as plain JSON values."""
+        problems = [asdict(problem) for problem in self.problems]
+        return {"ok": self.ok, "notes": self.notes, "problems": problems, "hints": list(self.hints)}
+
+
+def check(connection: sqlite3.Connection, path: str) -> Check:
+    """What is wrong with the file, all of it in one view."""
+    problems: list[Problem] = []
+    notes = 0
+    with _viewed(connection):
+        for kind, advice, find in _FINDERS:
+            problems += _guarded(kind, advice, find, connection)
+        with suppress(sqlite3.Error):
+            notes = int(connection.execute("SELECT count(*) FROM note").fetchone()[0])
+    return Check(notes, tuple(dict.fromkeys(problems)), tuple(hints(path)))
+
+
+def repair(connection: sqlite3.Connection, path: str) -> Check:
+    """What is still wrong once schema, index and seal were made again, and damaged records and replies dropped."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        _repair_schema(connection)
+        _drop_damaged(connection)
+        _rebuild_index(connection)
+        _count_again(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("REINDEX")
+    return check(connection, path)
+
+
+def check_file(path: str, *, mend: bool = False) -> Check:
+    """The check of the store at that path, even of one that cannot be opened otherwise; with `mend` after a repair."""
+    try:
+        with translated(path), closing(connect(path, TIMEOUT)) as connection:
+            return (repair if mend else check)(connection, path)
+    except (BusyError, SchemaError):
+        raise
+    except StoreError as error:
+        return Check(0, (Problem("file", str(error), RESTORE),), tuple(hints(path)))
+
+
+def damaged_notes(connection: sqlite3.Connection) -> Iterator[str]:
+    """Ids of the notes that do not match their checksum."""
+    for row in connection.execute(SUMMED.replace(" FROM", ", note.sum FROM")):
+        if checksum(*row[:15]) != row[15]:
+            yield str(row[1])
+
+
+def hints(path: str) -> Iterator[str]:
+    """What is unwise about where the file lies."""
+    with suppress(OSError):
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+        if mode & 0o077:
+            yield f"others on this machine may read the file (mode {mode:o}): chmod 600 {path}"
+    kind = _file_system(path)
+    if kind in _NETWORK:
+        yield f"the file is on a network drive ({kind}), whose locks may fail: keep it on a local disk, and back it up"
+
+
+# -- what is looked at -------------------------------------------------------------------------------------------------
+
+
+def _pages(connection: sqlite3.Connection) -> Iterator[str]:
+    for (line,) in connection.execute(f"PRAGMA integrity_check({SHOWN})"):
+        if line != "ok":
+            yield " ".join(str(line).split())[:300]
+
+
+def _links(connection: sqlite3.Connection) -> Iterator[str]:
+    for table, row, parent, _ in islice(connection.execute("PRAGMA foreign_key_check"), SHOWN):
+        yield f"row {row} of {table} names a {parent} that is not there"
+
+
+def _schema(connection: sqlite3.Connection) -> Iterator[str]:
+    yield from schema_problems(connection)
+    for name in sorted(set(written(connection)) - set(schema())):
+        yield f"{name} is not part of the schema: another program made it"
+
+
+def _notes(connection: sqlite3.Connection) -> Iterator[str]:
+    for note_id in islice(damaged_notes(connection), SHOWN):
+        yield f"note {note_id!r} does not match its checksum"
+
+
+def _seal(connection: sqlite3.Connection) -> Iterator[str]:
+    """The seal is over the checksums as they are kept, so that a damaged note is not told of twice."""
+    sums = [row[0] for row in connection.execute("SELECT sum FROM note")]
+    expected, summed = connection.execute("SELECT notes, sum FROM seal").fetchone()
+    if len(sums) != expected:
+        yield f"the store should hold {expected} notes and holds {len(sums)}"
+    elif total(sums) != summed:
+        yield f"the {expected} notes are not the ones that were written: some were lost or exchanged"
+
+
+def _scopes(connection: sqlite3.Connection) -> Iterator[str]:
+    query = """
+    SELECT id, total, slots, (SELECT count(*) FROM note WHERE note.scope = scope.id),
+      (SELECT coalesce(max(slot), -1) FROM note WHERE note.scope = scope.id),
+      notes, (SELECT count(*) FROM doc WHERE doc.scope = scope.id),
+      length, (SELECT coalesce(sum(length), 0) FROM doc WHERE doc.scope = scope.id)
+    FROM scope
+    """
+    for scope, counted, slots, found, last, *pairs in connection.execute(query):
+        if counted != found or slots <= last or pairs[0] != pairs[1] or pairs[2] != pairs[3]:
+            yield f"the counts of scope {scope} are wrong"
+
+
+def _index(connection: sqlite3.Connection) -> Iterator[str]:
+    ids = [row[0] for row in connection.execute("SELECT id FROM scope")]
+    for scope in ids:
+        yield from islice(_index_of(connection, scope), SHOWN)
+    for table in ("doc", "posting", "block", "vector"):
+        query = f"SELECT count(*) FROM {table} WHERE scope NOT IN (SELECT id FROM scope)"
+        if connection.execute(query).fetchone()[0]:
+            yield f"{table} has rows of a scope that is not there"
+
+
+def _index_of(connection: sqlite3.Connection, scope: int) -> Iterator[str]:
+    """Whether the forward side is what the notes give, and the postings hold just what the forward side does."""
+    query = "SELECT slot, note, length, terms FROM doc WHERE scope = ?"
+    stored = {row[0]: row[1:] for row in connection.execute(query, (scope,))}
+    for docs in _batches(_docs(connection, scope)):
+        for _, slot, note, length, terms in postings.rows(scope, docs):
+            if stored.pop(slot, None) != (note, length, terms):
+                yield f"the index entry of slot {slot} in scope {scope} is not what its note gives"
+    for slot in stored:
+        yield f"slot {slot} of scope {scope} is in the index and has no current note"
+    forward = _forward_print(connection, scope)
+    if forward != _posting_print(connection, scope):
+        yield f"the postings of scope {scope} do not hold what its notes hold"
+
+
+def _docs(connection: sqlite3.Connection, scope: int, *, skip_damaged: bool = False) -> Iterator[postings.Doc]:
+    """The current notes of the scope as the index should see them."""
+    columns = NOTE.replace(" newer.id\n", " newer.id, before.text\n")
+    for row in connection.execute(columns + "WHERE note.scope = ? AND newer.seq IS NULL ORDER BY note.slot", (scope,)):
+        try:
+            note = read_note(row[:19])
+        except sqlite3.DatabaseError:
+            if skip_damaged:
+                continue
+            raise
+        context = row[19] if isinstance(row[19], str) else ""
+        yield make_doc(row[0], row[SLOT], note, term_keys(note.text), term_keys(context))
+
+
+def _batches(docs: Iterable[postings.Doc], size: int = _BATCH) -> Iterator[list[postings.Doc]]:
+    waiting = iter(docs)
+    while batch := list(islice(waiting, size)):
+        yield batch
+
+
+def _forward_print(connection: sqlite3.Connection, scope: int) -> int:
+    """A fingerprint of all (term, slot, count, length) of the forward side, whatever their order."""
+    rows = connection.execute("SELECT slot, length, terms FROM doc WHERE scope = ?", (scope,))
+    found = 0
+    while batch := rows.fetchmany(_BATCH):
+        entries = np.frombuffer(b"".join(row[2] for row in batch), postings.ENTRY)
+        sizes = [len(row[2]) // postings.ENTRY.itemsize for row in batch]
+        slots = np.repeat(np.array([row[0] for row in batch], np.uint64), sizes)
+        lengths = np.repeat(np.array([row[1] for row in batch], np.uint64), sizes)
+        found += _print(entries["key"].astype(np.uint64), slots, entries["count"].astype(np.uint64), lengths)
+    return found % 2**64
+
+
+def _posting_print(connection: sqlite3.Connection, scope: int) -> int:
+    """The same of the postings; a list whose own numbers or order are wrong makes it another."""
+    query = "SELECT term, df, peak, low, tail FROM posting WHERE scope = ?"
+    found = 0
+    for term, df, peak, low, tail in connection.execute(query, (scope,)).fetchall():
+        entries = postings.concat(list(postings.read(connection, scope, term, tail)))
+        slots, counts, lengths = (part.astype(np.uint64) for part in (entries.slots, entries.counts, entries.lengths))
+        sound = df == len(slots) > 0 and bool((slots[1:] > slots[:-1]).all())
+        sound = sound and peak >= counts.max() and low <= lengths.min()
+        found += _print(np.full(len(slots), term % 2**64, np.uint64), slots, counts, lengths) if sound else 1
+    query = "SELECT count(*) FROM block WHERE scope = ?1 AND term NOT IN (SELECT term FROM posting WHERE scope = ?1)"
+    return (found + int(connection.execute(query, (scope,)).fetchone()[0])) % 2**64
+
+
+def _print(*columns: NDArray[np.uint64]) -> int:
+    """The sum of a hash of each row (splitmix64 over its columns)."""
+    mixed = np.zeros(len(columns[0]), np.uint64)
+    with np.errstate(over="ignore"):
+        for column in columns:
+            mixed = (mixed ^ column) + np.uint64(0x9E3779B97F4A7C15)
+            mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            mixed ^= mixed >> np.uint64(31)
+        return int(mixed.sum(dtype=np.uint64))
+
+
+def _derived(connection: sqlite3.Connection) -> Iterator[str]:
+    for table, query in DERIVED.items():
+        for row in connection.execute(query.replace(" FROM", ", sum FROM")):
+            if checksum(*row[:-1]) != row[-1]:
+                yield f"{table} {str(row[0])[:40]!r} does not match its checksum"
+    entries, size = connection.execute("SELECT count(*), coalesce(sum(bytes), 0) FROM reply").fetchone()
+    if (entries, size) != connection.execute("SELECT entries, bytes FROM reply_tally").fetchone():
+        yield "the tally of kept replies is wrong"
+    for note, data in connection.execute("SELECT note, data FROM vector"):
+        if len(data) % 4 or not np.isfinite(np.frombuffer(data, np.float32)).all():
+            yield f"the vector of note {note} is no vector"
+
+
+_FINDERS: tuple[tuple[str, str, Callable[[sqlite3.Connection], Iterator[str]]], ...] = (
+    ("file", RESTORE, _pages),
+    ("file", RESTORE, _links),
+    ("schema", REPAIR, _schema),
+    ("note", f"delete it, or {RESTORE}", _notes),
+    ("lost", f"{RESTORE}; 'retcon check --repair' accepts the loss", _seal),
+    ("index", REPAIR, _scopes),
+    ("index", REPAIR, _index),
+    ("derived", REPAIR, _derived),
+)
+
+
+def _guarded(
+    kind: str, advice: str, find: Callable[[sqlite3.Connection], Iterator[str]], connection: sqlite3.Connection
+) -> list[Problem]:
+    """What one look finds; where the file cannot be read that far, that."""
+    found: list[Problem] = []
+    try:
+        for what in islice(find(connection), SHOWN):
+            found.append(Problem(kind, what, advice))
+    except (sqlite3.Error, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        found.append(Problem("file", f"cannot be read: {' '.join(str(error).split())[:200]}", RESTORE))
+    return found
+
+
+@contextmanager
+def _viewed(connection: sqlite3.Connection) -> Iterator[None]:
+    """One view of the file for a block; a connection that is in a transaction has one already."""
+    began = not connection.in_transaction
+    if began:
+        connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if began and connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+# -- repair ------------------------------------------------------------------------------------------------------------
+
+
+def _repair_schema(connection: sqlite3.Connection) -> None:
+    """Put back missing or changed triggers and indexes; a table cannot be made again."""
+    found = written(connection)
+    for name, statement in schema().items():
+        kind = statement.split()[1].upper()
+        if found.get(name) != statement and kind in ("TRIGGER", "INDEX", "UNIQUE"):
+            connection.execute(f"DROP {'TRIGGER' if kind == 'TRIGGER' else 'INDEX'} IF EXISTS {name}")
+            connection.execute(statement)
+
+
+def _drop_damaged(connection: sqlite3.Connection) -> None:
+    for table, query in DERIVED.items():
+        rows = connection.execute(query.replace(" FROM", ", sum FROM")).fetchall()
+        key = "id" if table == "record" else "key"
+        gone = [(row[0],) for row in rows if checksum(*row[:-1]) != row[-1]]
+        connection.executemany(f"DELETE FROM {table} WHERE {key} = ?", gone)
+    connection.execute(
+        "UPDATE reply_tally SET (entries, bytes) = (SELECT count(*), coalesce(sum(bytes), 0) FROM reply)"
+    )
+
+
+def _rebuild_index(connection: sqlite3.Connection) -> None:
+    """The index made from the notes; vectors are made again when they are next needed."""
+    for table in ("posting", "block", "doc", "vector"):
+        connection.execute(f"DELETE FROM {table}")
+    connection.execute("UPDATE scope SET notes = 0, length = 0")
+    ids = [row[0] for row in connection.execute("SELECT id FROM scope")]
+    for scope in ids:
+        for docs in _batches(_docs(connection, scope, skip_damaged=True), FLUSH):
+            postings.insert(connection, scope, docs, newest=True)
+
+
+def _count_again(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "UPDATE scope SET total = (SELECT count(*) FROM note WHERE note.scope = scope.id),"
+        " slots = max(slots, 1 + coalesce((SELECT max(slot) FROM note WHERE note.scope = scope.id), -1))"
+    )
+    sums = [row[0] for row in connection.execute("SELECT sum FROM note")]
+    connection.execute("UPDATE seal SET notes = ?, sum = ?", (len(sums), total(sums)))
+
+
+def _file_system(path: str) -> str:
+    """The kind of file system that the path is on, where the machine tells; empty where it does not."""
+    found, best = "", -1
+    with suppress(OSError):
+        where = os.path.realpath(path)
+        with open("/proc/mounts", encoding="utf-8", errors="replace") as mounts:
+            for line in mounts:
+                _, point, kind, *_ = line.split()
+                point = point.replace("\\040", " ")
+                if (where == point or where.startswith(point.rstrip("/") + "/")) and len(point) > best:
+                    found, best = kind, len(point)
+    return found

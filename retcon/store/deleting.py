@@ -1,0 +1,121 @@
+"""Deletes: notes with all that stands on them, in the caller's transaction; neighbours are linked past the gap."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+
+from retcon.errors import NotFoundError
+from retcon.store import postings, seal
+from retcon.store.rows import NOTE, SLOT, read_note
+from retcon.store.writing import make_doc, term_keys
+
+
+def delete(connection: sqlite3.Connection, note_ids: Sequence[str]) -> tuple[int, int]:
+    """Counts of notes and records removed. Survivors that leaned on them are linked past them and indexed anew."""
+    seqs = set(seqs_of(connection, note_ids))
+    chosen = json.dumps(sorted(seqs))
+    inside = "IN (SELECT value FROM json_each(?))"
+    query = f"SELECT seq, follows, supersedes FROM note WHERE seq {inside}"
+    links = {seq: (before, older) for seq, before, older in connection.execute(query, (chosen,))}
+    places: dict[int, list[int]] = {}
+    for scope, slot in connection.execute(f"SELECT scope, slot FROM note WHERE seq {inside}", (chosen,)):
+        places.setdefault(scope, []).append(slot)
+    followers = [
+        (seq, follows)
+        for seq, follows in connection.execute(f"SELECT seq, follows FROM note WHERE follows {inside}", (chosen,))
+        if seq not in seqs
+    ]
+    newer = connection.execute(f"SELECT seq, supersedes FROM note WHERE supersedes {inside}", (chosen,)).fetchall()
+    relinked = {seq for seq, _ in [*followers, *newer]} - seqs
+    seal.check(connection, relinked)
+    sums = seal.sums_of(connection, seqs | relinked)
+    revived = {older for _, older in links.values() if older is not None and older not in seqs}
+
+    for scope, slots in places.items():
+        postings.remove(connection, scope, slots)
+    connection.execute(f"UPDATE note SET supersedes = NULL WHERE seq {inside}", (chosen,))
+    corrected = {gone: link[1] for gone, link in links.items()}
+    for seq, older in newer:
+        if seq not in seqs:
+            kept = _survivor(older, seqs, corrected)
+            revived.discard(kept or -1)
+            connection.execute("UPDATE note SET supersedes = ? WHERE seq = ?", (kept, seq))
+    before = {gone: link[0] for gone, link in links.items()}
+    connection.executemany(
+        "UPDATE note SET follows = ? WHERE seq = ?", [(_survivor(gone, seqs, before), seq) for seq, gone in followers]
+    )
+    connection.execute(f"UPDATE note SET follows = NULL WHERE seq {inside}", (chosen,))
+    records = count(connection, "record")
+    connection.execute(f"DELETE FROM note WHERE seq {inside}", (chosen,))
+    connection.executemany(_REJOIN, [(seq,) for seq, _ in followers])
+    seal.change(connection, -len(seqs), seal.renew(connection, relinked), gone=sums)
+    _reindex(connection, {seq for seq, _ in followers} | revived)
+    for scope, slots in places.items():
+        connection.execute("UPDATE scope SET total = total - ? WHERE id = ?", (len(slots), scope))
+    connection.execute("DELETE FROM scope WHERE total <= 0")
+    return len(seqs), records - count(connection, "record")
+
+
+# A turn that is left with none before it follows the one before it in its session, as if it were added now.
+_REJOIN = """
+UPDATE note SET follows = (
+  SELECT max(before.seq) FROM note AS before
+  WHERE before.scope = note.scope AND before.session = note.session AND before.seq < note.seq
+) WHERE seq = ? AND follows IS NULL
+"""
+
+
+def _survivor(seq: int | None, gone: set[int], link: dict[int, int | None]) -> int | None:
+    """The first note along the links that stays."""
+    while seq is not None and seq in gone:
+        seq = link[seq]
+    return seq
+
+
+def _reindex(connection: sqlite3.Connection, seqs: set[int]) -> None:
+    """Bring the index entries of these notes up to date with their links; superseded ones stay out."""
+    query = NOTE + "WHERE note.seq = ?"
+    place = "SELECT scope, (SELECT text FROM note AS before WHERE before.seq = note.follows) FROM note WHERE seq = ?"
+    stale: dict[int, list[int]] = {}
+    docs: dict[int, list[postings.Doc]] = {}
+    for seq in sorted(seqs):
+        row = connection.execute(query, (seq,)).fetchone()
+        note, slot = read_note(row), row[SLOT]
+        scope, context = connection.execute(place, (seq,)).fetchone()
+        stale.setdefault(scope, []).append(slot)
+        if note.superseded_by is None:
+            doc = make_doc(seq, slot, note, term_keys(note.text), term_keys(context or ""))
+            docs.setdefault(scope, []).append(doc)
+    for scope, slots in stale.items():
+        postings.remove(connection, scope, slots)
+        postings.insert(connection, scope, docs.get(scope, []), newest=False)
+
+
+def delete_scope(connection: sqlite3.Connection, scope: int) -> tuple[int, int]:
+    """Counts of notes and records removed: all of the scope's."""
+    records = count(connection, "record")
+    for table in ("posting", "block", "doc", "vector"):
+        connection.execute(f"DELETE FROM {table} WHERE scope = ?", (scope,))
+    sums = [row[0] for row in connection.execute("SELECT sum FROM note WHERE scope = ?", (scope,))]
+    connection.execute("UPDATE note SET follows = NULL, supersedes = NULL WHERE scope = ?", (scope,))
+    notes = connection.execute("DELETE FROM note WHERE scope = ?", (scope,)).rowcount
+    connection.execute("DELETE FROM scope WHERE id = ?", (scope,))
+    seal.change(connection, -notes, [], gone=sums)
+    return notes, records - count(connection, "record")
+
+
+def count(connection: sqlite3.Connection, table: str) -> int:
+    """How many rows the table has."""
+    return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+
+def seqs_of(connection: sqlite3.Connection, note_ids: Sequence[str]) -> list[int]:
+    """Where the notes with these ids stand."""
+    query = "SELECT id, seq FROM note WHERE id IN (SELECT value FROM json_each(?))"
+    found = dict(connection.execute(query, (json.dumps(note_ids),)).fetchall())
+    for note_id in note_ids:
+        if note_id not in found:
+            raise NotFoundError(note_id)
+    return [found[note_id] for note_id in note_ids]

@@ -1,0 +1,66 @@
+"""The store's seal: how many notes the file should hold, the sum of their checksums, how many deletes wait for a purge.
+
+The seal changes in the transaction of every write, by what that write did. So a note that another program took out, put
+in or changed, and one that vanished with a damaged page, shows as soon as somebody counts (`checking.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection
+
+from retcon.store.checksum import checksum, total
+from retcon.store.rows import NOTE, SUMMED, read_note
+
+_IN = "IN (SELECT value FROM json_each(?))"
+
+
+def next_seq(connection: sqlite3.Connection) -> int:
+    """The number of the next note; numbers of deleted ones never come again."""
+    queries = ("SELECT max(seq) FROM sqlite_sequence WHERE name = 'note'", "SELECT max(seq) FROM note")
+    return 1 + max(connection.execute(query).fetchone()[0] or 0 for query in queries)
+
+
+def change(connection: sqlite3.Connection, notes: int, new: Collection[int], *, gone: Collection[int] = ()) -> None:
+    """Count so many notes more, or less, the checksums that came and those that went; a delete is to be purged."""
+    if not new and not gone:
+        return
+    (known,) = connection.execute("SELECT sum FROM seal").fetchone()
+    summed = total([known, *new, *(-each for each in gone)])
+    update = "UPDATE seal SET notes = notes + ?, sum = ?, unpurged = unpurged + ?"
+    connection.execute(update, (notes, summed, int(notes < 0)))
+
+
+def sums_of(connection: sqlite3.Connection, seqs: Collection[int]) -> list[int]:
+    """The checksums of these notes as they are kept."""
+    return [row[0] for row in connection.execute(f"SELECT sum FROM note WHERE seq {_IN}", (json.dumps(sorted(seqs)),))]
+
+
+def check(connection: sqlite3.Connection, seqs: Collection[int]) -> None:
+    """Nothing, or an error where one of these notes is not what was written: a new checksum would hide it."""
+    for row in connection.execute(f"{NOTE} WHERE note.seq {_IN}", (json.dumps(sorted(seqs)),)):
+        read_note(row)
+
+
+def renew(connection: sqlite3.Connection, seqs: Collection[int]) -> list[int]:
+    """New checksums of these notes, whose links have changed, written and returned."""
+    rows = connection.execute(f"{SUMMED} WHERE note.seq {_IN}", (json.dumps(sorted(seqs)),)).fetchall()
+    sums = {row[0]: checksum(*row) for row in rows}
+    connection.executemany("UPDATE note SET sum = ? WHERE seq = ?", [(each, seq) for seq, each in sums.items()])
+    return list(sums.values())
+
+
+def unpurged(connection: sqlite3.Connection) -> int:
+    """How many deletes wait for a purge."""
+    return int(connection.execute("SELECT unpurged FROM seal").fetchone()[0])
+
+
+def mark_unpurged(connection: sqlite3.Connection) -> None:
+    """One more delete waits for a purge."""
+    connection.execute("UPDATE seal SET unpurged = unpurged + 1")
+
+
+def mark_purged(connection: sqlite3.Connection, deletes: int, at: str) -> None:
+    """So many deletes wait no longer; those that came meanwhile do."""
+    connection.execute("UPDATE seal SET unpurged = max(0, unpurged - ?), purged_at = ?", (deletes, at))
