@@ -240,6 +240,12 @@ def test_a_file_that_is_no_store_is_one_clear_line(tmp_path: Path) -> None:
     assert garbage.read_bytes() == b"no database at all" * 400
 
 
+def test_an_emptied_file_is_told(filled: Path) -> None:
+    filled.write_bytes(b"")
+    assert [problem.kind for problem in check_file(str(filled)).problems] == ["lost"]
+    assert filled.stat().st_size == 0
+
+
 def test_a_file_that_others_may_read_is_hinted_at(filled: Path) -> None:
     filled.chmod(0o644)
     assert "chmod 600" in check_file(str(filled)).hints[0]

@@ -99,6 +99,8 @@ def repair(connection: sqlite3.Connection, path: str) -> Check:
 
 def check_file(path: str, *, mend: bool = False) -> Check:
     """The check of the store at that path, even of one that cannot be opened otherwise; with `mend` after a repair."""
+    if not any(os.path.exists(path + end) and os.path.getsize(path + end) for end in ("", "-wal")):
+        return Check(0, (Problem("lost", "the file is empty, and a store never is", RESTORE),), tuple(hints(path)))
     try:
         with translated(path), closing(connect(path, TIMEOUT)) as connection:
             return (repair if mend else check)(connection, path)
