@@ -147,7 +147,7 @@ def true(memory: Memory, expected: Truth, user: str | None) -> bool:
 
 def writes(path: Path) -> list[str]:
     """Errors that are not ours when the mutant is written to."""
-    raw = []
+    raw: list[str] = []
     acts: tuple[Callable[[Memory], object], ...] = (
         lambda memory: memory.add("a new cat", user_id="u1", session="s1"),
         lambda memory: memory.supersede("n20", "another"),
