@@ -22,10 +22,10 @@ def checksum(*values: object) -> int:
     for value in values:
         if value.__class__ is str:
             parts.append(value)
-            shape.append(f"{len(value)}s ")  # type: ignore[arg-type]
+            shape.append(f"{len(value)}s ")
         else:
             shape.append(f"{value!r} ")
-    data = "".join((*parts, "\n", *shape)).encode("utf-8", "surrogatepass")  # type: ignore[arg-type]
+    data = "".join((*parts, "\n", *shape)).encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "little", signed=True)
 
 

@@ -80,9 +80,9 @@ def put(connection: sqlite3.Connection, replies: Sequence[Kept], sources: Sequen
 
 
 def _stored(reply: Kept) -> tuple[object, ...]:
-    """The reply's values as SQLite gives them back: seconds and logprob are REAL columns."""
-    values = (None if reply.logprob is None else float(reply.logprob),)
-    return (*astuple(reply)[:5], float(reply.seconds), reply.finish, *values)
+    """The reply's values as SQLite gives them back: seconds and logprob as floats, and no zero below zero."""
+    logprob = None if reply.logprob is None else reply.logprob + 0.0
+    return (*astuple(reply)[:5], reply.seconds + 0.0, reply.finish, logprob)
 
 
 def stats(connection: sqlite3.Connection) -> ReplyStats:

@@ -173,7 +173,7 @@ def tried(path: Path, original: bytes, number: int, expected: Truth) -> dict[str
     path.write_bytes(data)
     try:
         sound = check_file(str(path)).ok
-        raw = []
+        raw: list[str] = []
     except RetconError:
         sound, raw = False, []
     except Exception as error:

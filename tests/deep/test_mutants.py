@@ -1,4 +1,4 @@
-"""Store files with flipped bits, lost ends, swapped pages: no crash, no raw error, nothing false that passes a check."""
+"""Store files with flipped bits, lost ends, swapped pages: no crash, no raw error, nothing false passes a check."""
 
 from __future__ import annotations
 
