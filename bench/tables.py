@@ -21,6 +21,7 @@ from typing import Any
 
 from bench import ROOT
 from bench.certificate import table as certificate_table
+from bench.deletes import table as deletes_table
 from bench.fidelity import table as fidelity_table
 from bench.gate import table as gate_table
 from bench.ladders import table as ladder_table
@@ -99,6 +100,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "ladder-forms": lambda: ladder_table(_results("ladders")),
     "stats": lambda: stats_table(_results("stats")),
     "richer": lambda: richer_table(_results("richer")),
+    "deletes": lambda: deletes_table(_results("deletes")),
     "load": lambda: load_table(_results("load")),
     "certificate": lambda: certificate_table(_results("certificate")),
     "transcript": _transcript,

@@ -61,6 +61,13 @@ def test_no_column_of_a_note_can_be_updated(filled: Path, verb: str, column: str
     refused(filled, f"{verb} note SET {column} = {column} WHERE id = 'a'")
 
 
+@pytest.mark.parametrize("column", ["rowid", "_rowid_", "oid"])
+@pytest.mark.parametrize("verb", ["UPDATE", "UPDATE OR REPLACE", "UPDATE OR IGNORE"])
+def test_no_note_can_be_put_in_another_place(filled: Path, verb: str, column: str) -> None:
+    refused(filled, f"{verb} note SET {column} = 2 WHERE id = 'a'")
+    refused(filled, f"{verb} note SET {column} = 99 WHERE id = 'a'")
+
+
 @pytest.mark.parametrize("verb", ["INSERT OR REPLACE", "REPLACE"])
 @pytest.mark.parametrize(
     ("seq", "name", "slot"), [("NULL", "a", 50), ("1", "new", 50), ("NULL", "new", 0), ("1", "a", 0)]
@@ -120,7 +127,7 @@ def test_the_paper_retriever_and_the_dense_one_leave_raw_notes_alone(path: Path)
 
 def test_every_connection_checks_foreign_keys_and_zeroes_what_it_deletes(memory: Memory) -> None:
     with memory.store._connections.use() as connection:
-        for pragma, value in (("foreign_keys", 1), ("secure_delete", 1), ("journal_mode", "wal")):
+        for pragma, value in (("foreign_keys", 1), ("secure_delete", 1), ("journal_mode", "wal"), ("synchronous", 2)):
             assert connection.execute(f"PRAGMA {pragma}").fetchone() == (value,)
 
 

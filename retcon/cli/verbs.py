@@ -517,9 +517,12 @@ def _confirm_clear(memory: Memory) -> None:
     typer.confirm(f"clear {show.kept(memory.cache_stats())}?", abort=True, err=True)
 
 
-# -- measuring and learning --------------------------------------------------------------------------------------------
+# -- the file, measuring and learning, serving -------------------------------------------------------------------------
 
 for verb, shown in (
+    (files.check, files.CHECK),
+    (files.backup, files.BACKUP),
+    (files.restore, files.RESTORE),
     (study.label, study.LABEL),
     (learn.fit, learn.FIT),
     (learn.calibrate, learn.CALIBRATE),
@@ -528,9 +531,6 @@ for verb, shown in (
     (reports.report, reports.EXAMPLES),
     (benches.advise, benches.ADVISE),
     (mechanisms.mechanism, mechanisms.EXAMPLES),
-    (files.check, files.CHECK),
-    (files.backup, files.BACKUP),
-    (files.restore, files.RESTORE),
     (serving.serve, serving.SERVE),
     (serving.keys, serving.KEYS),
     (mcps.mcp, mcps.EXAMPLES),
