@@ -7,8 +7,10 @@ import time
 
 import pytest
 
-from retcon import deadline
+from retcon import Memory, deadline
 from retcon.errors import DeadlineError
+
+ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
 
 def test_without_a_deadline_nothing_is_late() -> None:
@@ -30,3 +32,32 @@ def test_an_inner_deadline_cannot_outlast_the_outer_one() -> None:
     with deadline.until(time.monotonic() + 3600):
         deadline.check()
         assert 0 < deadline.left() <= 3600
+
+
+def test_a_statement_of_the_store_ends_at_the_deadline_and_the_store_goes_on(memory: Memory) -> None:
+    memory.add("a cat", id="a")
+    with deadline.until(time.monotonic() + 0.05), pytest.raises(DeadlineError), memory.store._connections.use() as used:
+        used.execute(ENDLESS).fetchall()
+    assert memory.get("a").text == "a cat"
+
+
+def test_a_write_that_is_late_writes_nothing(memory: Memory) -> None:
+    memory.add("a cat", id="a")
+
+    def too_long() -> None:
+        with deadline.until(time.monotonic() + 0.05), memory.store._connections.write() as connection:
+            connection.execute("DELETE FROM note")
+            connection.execute(ENDLESS).fetchall()
+
+    with pytest.raises(DeadlineError):
+        too_long()
+    assert memory.get("a").text == "a cat"
+    memory.add("a dog", id="b")
+    assert memory.check().ok
+
+
+def test_a_listing_ends_at_the_deadline(memory: Memory) -> None:
+    memory.add([f"note {number}" for number in range(3000)])
+    with deadline.until(time.monotonic()), pytest.raises(DeadlineError):
+        memory.get_all()
+    assert len(memory.get_all()) == 3000

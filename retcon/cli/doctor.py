@@ -243,7 +243,13 @@ def _store_lines(store: dict[str, Any]) -> list[tuple[str, str]]:
         return [("store", f"{path} (cannot be used, see below)")]
     counts = ", ".join(show.plural(store[f"{name}s"], name) for name in ("note", "scope", "record", "vector"))
     size = f"{show.size(store['bytes'])}, write-ahead log {show.size(store['wal_bytes'])}"
-    return [("store", path), ("", f"schema {store['schema']}, {counts}"), ("", f"{size}, quick check {store['check']}")]
+    lines = [
+        ("store", path),
+        ("", f"schema {store['schema']}, {counts}"),
+        ("", f"{size}, quick check {store['check']}"),
+    ]
+    waiting = show.plural(store["unpurged"], "delete")
+    return [*lines, ("", f"{waiting} whose words leave the files with the next purge")] if store["unpurged"] else lines
 
 
 def _model_lines(model: dict[str, Any]) -> list[tuple[str, str]]:

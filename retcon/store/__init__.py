@@ -52,7 +52,7 @@ class Deleted:
     @property
     def warning(self) -> str | None:
         """A sentence for the caller where deleted words may still lie in the files; None where they do not."""
-        return None if self.purged else "the deleted words leave the files with the next purge: purge() or close()"
+        return None if self.purged else "the deleted words leave the files with the next purge"
 
 
 class Snapshot(Protocol):

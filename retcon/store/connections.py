@@ -99,7 +99,9 @@ class Connections:
         """A connection for this use alone, which any thread may go on with."""
         if self._closed:
             raise StoreError("the memory is closed")
-        with translated(self.path), contextlib.closing(self._open()[0]) as connection:
+        with (
+            translated(self.path), contextlib.closing(self._open()[0]) as connection, _until_deadline(connection)
+        ):  # fmt: skip
             yield connection
 
     def _open(self) -> tuple[sqlite3.Connection, Place]:
