@@ -17,7 +17,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any
 
 import numpy as np
@@ -188,16 +188,14 @@ def _index(connection: sqlite3.Connection) -> Iterator[str]:
 
 def _index_of(connection: sqlite3.Connection, scope: int) -> Iterator[str]:
     """Whether the forward side is what the notes give, and the postings hold just what the forward side does."""
-    query = "SELECT slot, note, length, terms FROM doc WHERE scope = ?"
-    stored = {row[0]: row[1:] for row in connection.execute(query, (scope,))}
-    for docs in _batches(_docs(connection, scope)):
-        for _, slot, note, length, terms in postings.rows(scope, docs):
-            if stored.pop(slot, None) != (note, length, terms):
-                yield f"the index entry of slot {slot} in scope {scope} is not what its note gives"
-    for slot in stored:
-        yield f"slot {slot} of scope {scope} is in the index and has no current note"
-    forward = _forward_print(connection, scope)
-    if forward != _posting_print(connection, scope):
+    stored = connection.execute("SELECT slot, note, length, terms FROM doc WHERE scope = ? ORDER BY slot", (scope,))
+    made = (row[1:] for docs in _batches(_docs(connection, scope)) for row in postings.rows(scope, docs))
+    for expected, found in zip_longest(made, stored):
+        if expected != found:
+            slot = min(row[0] for row in (expected, found) if row is not None)
+            yield f"the index of scope {scope} is not what its notes give, from slot {slot} on"
+            break
+    if _forward_print(connection, scope) != _posting_print(connection, scope):
         yield f"the postings of scope {scope} do not hold what its notes hold"
 
 
