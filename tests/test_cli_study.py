@@ -180,10 +180,10 @@ def test_another_model_may_judge(server: Server) -> None:
 
 
 def test_an_endpoint_is_asked_many_at_once_and_no_more_than_sixteen(server: Server) -> None:
-    server.always = busy = Busy(0.05)
+    server.always = busy = Busy(4)
     fine(*at(server, "--sample", "20", "--actions", "retain", "--budgets", "32,64", "--no-judge"))
     assert 4 <= busy.most <= 16
-    server.always = fewer = Busy(0.02)
+    server.always = fewer = Busy(2)
     fine(*at(server, "--sample", "6", "--actions", "retain", "--budgets", "64", "--concurrency", "2", "--seed", "9"))
     assert fewer.most == 2
 
