@@ -209,7 +209,14 @@ def test_requests_are_coalesced_while_dragging_and_the_last_one_wins(site: Site)
     opened = site.start().evidence().open()
     ask(opened, QUESTION.question)
     held: list[Any] = []
-    opened.route(re.compile("/(decide|recall)$"), lambda route: held.append(route))
+    moving = True
+
+    def hold(route: Any) -> None:
+        held.append(route)
+        if not moving:
+            route.continue_()
+
+    opened.route(re.compile("/(decide|recall)$"), hold)
     before = len(site.seen.asked("/decide"))
     moves = opened.evaluate(
         """async () => { const s = document.getElementById('slider'); const from = +s.value;
@@ -218,7 +225,7 @@ def test_requests_are_coalesced_while_dragging_and_the_last_one_wins(site: Site)
         s.dispatchEvent(new Event('change', {bubbles: true})); return document.getElementById('budget').value; }"""
     )
     assert len(held) == 1, "one request at a time, however many moves"
-    opened.unroute(re.compile("/(decide|recall)$"))
+    moving = False
     held[0].continue_()
     settled(opened)
     asked = [body["budget"] for body in site.seen.asked("/decide")[before:]]

@@ -1,0 +1,22 @@
+"""How much the deep tests do: all of it, or the part that RETCON_DEEP says, a number in (0, 1]."""
+
+from __future__ import annotations
+
+import os
+
+
+def factor() -> float:
+    """The part of the full counts to run; 1 where nothing is said."""
+    given = os.environ.get("RETCON_DEEP", "1")
+    try:
+        found = float(given)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 1:
+        raise ValueError(f"RETCON_DEEP is a number above 0 and at most 1, not {given!r}")
+    return found
+
+
+def scaled(full: int, least: int = 1) -> int:
+    """That part of a full count, and `least` where it is less."""
+    return max(least, round(full * factor()))
