@@ -17,10 +17,10 @@ demo: $(VENV)/core  ## set up, then show recalls at 32, 64, 128 and 256 tokens o
 	$(BIN)/retcon demo
 
 test: $(VENV)/dev  ## set up, then run every test but the deep ones
-	$(BIN)/python -m pytest -n 2 -rs $(PYTEST)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(PYTEST)
 
 test-deep: $(VENV)/dev  ## the long tests; RETCON_DEEP=0.02 runs a fiftieth of their counts (in full about an hour)
-	$(BIN)/python -m pytest -n 2 -rs tests/deep $(PYTEST)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -rs tests/deep $(PYTEST)
 
 lint: $(VENV)/dev  ## ruff and mypy
 	$(BIN)/ruff check .
