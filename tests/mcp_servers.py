@@ -38,7 +38,7 @@ def play(scene: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run it, and fail rather than hang."""
 
     async def bounded() -> T:
-        return await asyncio.wait_for(scene(), 60)
+        return await asyncio.wait_for(scene(), 300)
 
     return asyncio.run(bounded())
 

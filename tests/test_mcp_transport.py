@@ -20,7 +20,7 @@ import pytest
 from command_line import ROOT, complaint, document, one_line
 from conftest import raw
 from mcp_servers import Listening, Talk, by_hand, call, environment, over_http, over_stdio, play, until
-from misbehaving import Server, completion, held, says, slow
+from misbehaving import Server, completion, held, says
 
 pytest.importorskip("mcp")
 
@@ -126,17 +126,18 @@ def test_a_cancelled_write_is_there_whole_or_not_at_all(plain: Listening) -> Non
 
 
 def test_questions_that_wait_for_a_model_hold_up_nothing_else(thinking: Thinking) -> None:
-    model, who = thinking.model, {"user_id": "waiting"}
+    model, who, release = thinking.model, {"user_id": "waiting"}, threading.Event()
 
     async def scene() -> None:
         async with thinking.server.talk() as talk, thinking.server.talk("legacy") as other:
             await talk.give("add_memory", text="My cat is Pixel.", **who)
-            model.queue.extend(slow(1.5) for _ in range(5))
+            model.queue.extend(held(release) for _ in range(5))
             asked = [asyncio.create_task(talk.give("ask_memory", question=f"Which cat? {n}", **who)) for n in range(5)]
             await until(lambda: model.active >= 4)
             assert (await other.give("search_memories", query="cat", **who))["count"] == 1
             assert (await talk.give("add_memory", text="Another.", **who))["stored"] == 1
             assert not any(task.done() for task in asked)
+            release.set()
             assert all(answer["answer"] == "fine" for answer in await asyncio.gather(*asked))
 
     play(scene)
