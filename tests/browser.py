@@ -46,7 +46,7 @@ def served(app: Any) -> Iterator[str]:
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not server.started:
         assert thread.is_alive(), "the server did not start"
         assert time.monotonic() < deadline, "the server does not get started"
@@ -55,7 +55,7 @@ def served(app: Any) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(120)
 
 
 @dataclass

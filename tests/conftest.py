@@ -24,7 +24,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's backgro
 
 _QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
 settings.register_profile("quick", deadline=None, max_examples=40, suppress_health_check=_QUIET)
-settings.register_profile("deep", deadline=None, max_examples=1000, suppress_health_check=_QUIET)
+_EXAMPLES = int(os.environ.get("HYPOTHESIS_EXAMPLES", "1000"))
+settings.register_profile("deep", deadline=None, max_examples=_EXAMPLES, suppress_health_check=_QUIET)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
@@ -108,6 +109,19 @@ def served(local: GgufChat) -> Iterator[HttpChat]:
     model = HttpChat(local.served.base, "smollm2", key=local.served.key, timeout=300, concurrency=1)
     yield model
     model.close()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out the folder `deep` unless it is asked for by name, as `make test-deep` does."""
+    asked = any("deep" in Path(argument).parts for argument in config.args)
+    return True if collection_path == Path(__file__).parent / "deep" and not asked else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests of that folder."""
+    for item in items:
+        if "deep" in item.path.parts:
+            item.add_marker("deep")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -38,7 +38,7 @@ def play(scene: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run it, and fail rather than hang."""
 
     async def bounded() -> T:
-        return await asyncio.wait_for(scene(), 60)
+        return await asyncio.wait_for(scene(), 300)
 
     return asyncio.run(bounded())
 
@@ -116,7 +116,7 @@ def over_http(db: Path, *options: str, **env: str) -> Iterator[Listening]:
         yield Listening(found.group(), db, process)
         if process.poll() is None:
             process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
     finally:
         process.kill()
         process.wait()
@@ -133,7 +133,7 @@ def by_hand(db: Path, *options: str, **env: str) -> Iterator[Callable[..., Any]]
     assert process.stdin is not None
     assert process.stdout is not None
     to, back = process.stdin, process.stdout
-    watch = threading.Timer(40, process.kill)  # a line that is never answered must not hang the test
+    watch = threading.Timer(120, process.kill)  # a line that is never answered must not hang the test
     watch.start()
 
     def say(line: bytes | dict[str, Any], *, answered: bool = True) -> Any:
@@ -158,7 +158,7 @@ def call(number: int, tool: str, **arguments: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
 
 
-async def until(holds: Callable[[], bool | Awaitable[bool]], seconds: float = 15) -> None:
+async def until(holds: Callable[[], bool | Awaitable[bool]], seconds: float = 120) -> None:
     """Wait for something to become true."""
     for _ in range(int(seconds / 0.05)):
         found = holds()

@@ -113,6 +113,16 @@ def sends(body: bytes, status: int = 200, **headers: str) -> Behaviour:
     return lambda handler: handler.reply(status, body, **headers)
 
 
+def held(release: threading.Event, then: Behaviour | None = None) -> Behaviour:
+    """Answers only once it is let go."""
+
+    def behave(handler: Handler) -> None:
+        assert release.wait(120), "nobody let it go"
+        (then or says(completion()))(handler)
+
+    return behave
+
+
 def slow(seconds: float, then: Behaviour | None = None) -> Behaviour:
     """Waits before it answers."""
 
@@ -123,35 +133,28 @@ def slow(seconds: float, then: Behaviour | None = None) -> Behaviour:
     return behave
 
 
-def drips(seconds: float, step: float = 0.02) -> Behaviour:
-    """A byte now and then, which no read time-out notices."""
+def drips(release: threading.Event, step: float = 0.02) -> Behaviour:
+    """Until it is let go a byte now and then, which no read time-out notices."""
 
     def behave(handler: Handler) -> None:
-        body = json.dumps(completion()).encode()
         handler.send_response(200)
-        handler.send_header("content-length", str(len(body)))
+        handler.send_header("content-length", "1000000")
         handler.end_headers()
-        until = time.monotonic() + seconds
-        for byte in body:
-            if time.monotonic() > until:
-                return
-            handler.wfile.write(bytes([byte]))
+        while not release.wait(step):
+            handler.wfile.write(b" ")
             handler.wfile.flush()
-            time.sleep(step)
 
     return behave
 
 
-def drips_headers(seconds: float, step: float = 0.02) -> Behaviour:
-    """Header lines without an end."""
+def drips_headers(release: threading.Event, step: float = 0.02) -> Behaviour:
+    """Header lines without an end, until it is let go."""
 
     def behave(handler: Handler) -> None:
-        until = time.monotonic() + seconds
         handler.wfile.write(b"HTTP/1.0 200 OK\r\n")
-        while time.monotonic() < until:
+        while not release.wait(step):
             handler.wfile.write(b"x-more: 1\r\n")
             handler.wfile.flush()
-            time.sleep(step)
 
     return behave
 

@@ -8,13 +8,13 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 from fastapi.testclient import TestClient
+from waiting import LONG
 
 from retcon import Memory
 from retcon.server import Keys, Limits, create_app
@@ -64,9 +64,9 @@ class Served:
             assert line, self.process.communicate()[1]
             said += line
         self.url = str(json.loads(said)["url"])
-        self.http = httpx.Client(base_url=self.url, timeout=30)
+        self.http = httpx.Client(base_url=self.url, timeout=LONG)
 
-    def end(self, seconds: float = 20) -> tuple[int, list[dict[str, Any]]]:
+    def end(self, seconds: float = LONG) -> tuple[int, list[dict[str, Any]]]:
         """The exit code, and what was logged."""
         self.http.close()
         _, told = self.process.communicate(timeout=seconds)
@@ -84,11 +84,3 @@ def served(db: Path, *options: str, largest_file: int | None = None) -> Iterator
             running.process.kill()
         if running.process.stdout is not None and not running.process.stdout.closed:
             running.end()
-
-
-def until(condition: Any, seconds: float = 10) -> None:
-    """Wait until the condition holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came to hold"
-        time.sleep(0.01)

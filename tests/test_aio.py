@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import time
+import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
@@ -68,20 +68,24 @@ def test_many_calls_at_once_lose_nothing(path: Path, where: str) -> None:
 
 
 def test_a_cancelled_call_leaves_the_memory_usable(path: Path) -> None:
+    began, release = threading.Event(), threading.Event()
+
     def slow() -> Iterator[str]:
         for i in range(10):
-            time.sleep(0.02)
+            began.set()
+            assert release.wait(120)
             yield json.dumps({"text": f"slow {i}", "user_id": "ann"})
 
     async def main() -> None:
         async with AsyncMemory(path) as memory:
             task = asyncio.create_task(memory.load(slow()))
-            await asyncio.sleep(0.05)
+            await asyncio.to_thread(began.wait)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(memory.load(slow()), 0.01)
+            release.set()
             await memory.add("fast", user_id="ann")
             notes = await memory.get_all(user_id="ann")
             # A transaction that had begun is finished whole by its thread; one that had not is never begun.
@@ -92,16 +96,23 @@ def test_a_cancelled_call_leaves_the_memory_usable(path: Path) -> None:
 
 
 def test_close_waits_for_what_runs(path: Path) -> None:
+    began, release = threading.Event(), threading.Event()
+
     def slow() -> Iterator[str]:
         for i in range(5):
-            time.sleep(0.02)
+            began.set()
+            assert release.wait(120)
             yield json.dumps({"text": f"slow {i}"})
 
     async def main() -> None:
         memory = AsyncMemory(path)
         task = asyncio.create_task(memory.load(slow()))
+        await asyncio.to_thread(began.wait)
+        closing = asyncio.create_task(memory.close())
         await asyncio.sleep(0.03)
-        await memory.close()
+        assert not closing.done()
+        release.set()
+        await closing
         assert await task == 5
         with pytest.raises(StoreError, match="closed"):
             await memory.get_all()

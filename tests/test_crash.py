@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
-import signal
-import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from conftest import fixed_clock, raw
+from killing import AT_CALL, IN_LOG, IN_PARENT, Tell, moments, told_before_death
 from test_postings import check_file, expected_index, stored_index
 
 from retcon import Memory, Note
 from retcon.store import postings, writing
 
 BATCH = 40
-KILLS = 50
+KILLS = 48
+ROUND = 3  # batches between an open and a close
+CALLS = 20_000  # of Python and C functions; more than one batch takes
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 
@@ -37,31 +40,25 @@ def batch(number: int) -> list[dict[str, str]]:
     ]
 
 
-def add_until_killed(path: Path, first: int, acknowledge: int) -> None:
-    """Adds batch after batch, each one transaction, and writes a batch's number once it is committed."""
-    memory = Memory(path, now=fixed_clock)
-    for number in range(first, first + 100_000):
+def add_for_ever(path: Path, first: int, tell: Tell) -> None:
+    """Adds batch after batch, each one transaction, and tells a batch's number once it is committed."""
+    for number in itertools.count(first):
+        if (number - first) % ROUND == 0:
+            memory = Memory(path, now=fixed_clock)
         memory.add(batch(number))
-        os.write(acknowledge, b"%d\n" % number)
+        tell(number)
+        if (number - first) % ROUND == ROUND - 1:
+            memory.close()  # which copies the log into the file
 
 
-def killed_after(path: Path, first: int, seconds: float) -> int:
-    """The last batch number that a child acknowledged before it was killed; `first` - 1 where it got to none."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            os.close(reading)
-            add_until_killed(path, first, writing)
-        finally:
-            os._exit(1)
-    os.close(writing)
-    time.sleep(seconds)
-    os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    assert os.WTERMSIG(status) == signal.SIGKILL, "the child died by itself"
-    with os.fdopen(reading) as pipe:
-        return max([first - 1, *map(int, pipe.read().split())])
+def delete_and_add_for_ever(path: Path, tell: Tell) -> None:
+    """Deletes the oldest batch and adds a new one, each in one transaction, again and again."""
+    memory = Memory(path, now=fixed_clock)
+    for turn in itertools.count():
+        ids = [note.id for note in memory.get_all()]
+        memory.delete(ids[:BATCH])
+        memory.add(batch(1 + int(ids[-1].split("-")[0])))
+        tell(turn)
 
 
 def check_after_kill(path: Path, acknowledged: int) -> int:
@@ -82,19 +79,16 @@ def check_after_kill(path: Path, acknowledged: int) -> int:
         return last
 
 
-def test_a_kill_at_any_moment_keeps_every_acknowledged_batch_and_no_half_of_one(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(writing, "FLUSH", 16)  # several index flushes within one batch
-    monkeypatch.setattr(postings, "TAIL", 4)
-    monkeypatch.setattr(postings, "BLOCK", 32)
-    draw = random.Random(0)
-    last, moved = -1, 0
-    for _ in range(KILLS):
-        before = last
-        last = check_after_kill(path, killed_after(path, last + 1, draw.uniform(0.005, 0.12)))
-        moved += last > before
-    assert moved > KILLS // 4, "too few kills hit a store in use"
+def check_kills(path: Path, kills: int, seed: int = 0) -> None:
+    """Adds batches in a child that dies `kills` times, in another way each time, and checks the store after each."""
+    last, seen = -1, 0
+    for moment in itertools.islice(moments(seed, path, calls=CALLS, log=600_000), kills):
+        told = told_before_death(partial(add_for_ever, path, last + 1), moment)
+        assert told == list(range(last + 1, last + 1 + len(told)))
+        assert len(told) >= moment.told
+        last = check_after_kill(path, last + len(told))
+        seen += 1
+    assert seen == kills
     with Memory(path, now=fixed_clock) as memory:
         memory.add(batch(last + 1))
         notes = memory.get_all()
@@ -102,25 +96,40 @@ def test_a_kill_at_any_moment_keeps_every_acknowledged_batch_and_no_half_of_one(
         assert stored_index(memory, path) == expected_index(notes)
 
 
-def test_a_kill_during_delete_leaves_all_of_it_or_nothing(path: Path) -> None:
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several index flushes within one batch."""
+    monkeypatch.setattr(writing, "FLUSH", 16)
+    monkeypatch.setattr(postings, "TAIL", 4)
+    monkeypatch.setattr(postings, "BLOCK", 32)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_kill_at_any_moment_keeps_every_acknowledged_batch_and_no_half_of_one(path: Path) -> None:
+    check_kills(path, KILLS)
+
+
+def check_kills_in_deletes(path: Path, kills: int, seed: int = 1) -> None:
     with Memory(path, now=fixed_clock) as memory:
         for number in range(6):
             memory.add(batch(number))
-    draw = random.Random(1)
-    for _ in range(12):
-        child = os.fork()
-        if not child:
-            memory = Memory(path, now=fixed_clock)
-            while ids := [note.id for note in memory.get_all()]:
-                memory.delete([note_id for note_id in ids if note_id.endswith(ids[0].split("-")[1])])
-            os._exit(0)
-        time.sleep(draw.uniform(0.01, 0.06))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+    ways = (AT_CALL, IN_PARENT, IN_LOG)
+    for moment in itertools.islice(moments(seed, path, calls=2 * CALLS, log=100_000, ways=ways), kills):
+        told_before_death(partial(delete_and_add_for_ever, path), moment)
         check_file(path)
         with Memory(path, now=fixed_clock) as memory:
             notes = memory.get_all()
+            oldest = int(notes[0].id.split("-")[0])
+            kept = range(oldest, oldest + len(notes) // BATCH)
+            assert len(kept) in (5, 6)
+            assert [note.id for note in notes] == [note["id"] for number in kept for note in batch(number)]
             assert stored_index(memory, path) == expected_index(notes)
+            if len(kept) == 5:  # it died between the two
+                memory.add(batch(kept.stop))
+
+
+def test_a_kill_during_delete_leaves_all_of_it_or_nothing(path: Path) -> None:
+    check_kills_in_deletes(path, 12)
 
 
 def test_an_error_in_the_middle_of_a_bulk_add_leaves_nothing(memory: Memory, path: Path) -> None:

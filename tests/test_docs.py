@@ -47,3 +47,13 @@ def test_the_tree_in_the_readme_names_files_that_exist() -> None:
     tree = readme.split("```\nretcon/\n")[1].split("```")[0]
     for name in re.findall(r"\b([a-z_]+(?:\.py|/))", tree.split("bench/")[0]):
         assert (ROOT / "retcon" / name).exists(), name
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "SECURITY.md"])
+def test_files_and_targets_that_a_page_names_exist(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for name in re.findall(r"`((?:tests|requirements|docs|\.ci)/[\w./-]+)`", text):
+        assert (ROOT / name).exists(), name
+    for target in re.findall(r"`make ([a-z-]+)", text):
+        assert f"\n{target}:" in makefile, target

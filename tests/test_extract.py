@@ -272,11 +272,11 @@ def test_a_negative_budget_is_an_error() -> None:
 
 @pytest.mark.parametrize("text", ["a" * 2_000_000, "A. " * 300_000, "cat, " * 200_000, "猫" * 500_000, "?" * 500_000])
 def test_a_huge_note_takes_seconds_at_most(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     packed = extract(cluster_of(text, "I got a cat."), 40, count=ESTIMATE)
     assert packed.tokens <= 40
     assert packed.text
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 @given(st.text(st.characters(codec=None), max_size=200) | TEXT)

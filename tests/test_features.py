@@ -145,10 +145,10 @@ def test_query_type_reads_plain_cues(query: str, expected: str) -> None:
 
 
 def test_query_type_of_a_hostile_query_stays_fast() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     query_type("which who " * 200_000)
     query_type("a " * 200_000)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
 
 
 def test_query_type_file_is_small_and_says_where_it_comes_from() -> None:
@@ -195,11 +195,11 @@ def test_embedding_features_and_decision_for_twenty_notes_take_milliseconds_at_m
     ]
 
     def once() -> float:
-        start = time.perf_counter()
+        start = time.process_time()
         types = query_type("How many apples did I buy in total?")
         x = features(budget=64, costs=[30] * 20, fit=0.1, sessions=["s"] * 20, vectors=embed(notes), types=types)
         router.decide(x, budget=64)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     assert min(once() for _ in range(30)) < 0.003  # measured .5 ms; room for a slow machine
 

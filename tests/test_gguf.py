@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from local_model import needs_local_model, smollm
+from waiting import until
 
 from retcon.errors import (
     AuthError,
@@ -156,7 +156,7 @@ def test_the_handlers_of_ctrl_c_and_termination_are_the_programs_own(local: Gguf
     before = signal.signal(signal.SIGTERM, lambda number, frame: caught.append(number))
     try:
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0.05)
+        until(lambda: caught)
     finally:
         signal.signal(signal.SIGTERM, before)
     assert caught == [signal.SIGTERM]
@@ -167,19 +167,18 @@ def test_the_handlers_of_ctrl_c_and_termination_are_the_programs_own(local: Gguf
 
 def test_ctrl_c_ends_a_long_answer_and_native_code_prints_nothing() -> None:
     code = (
-        "import os, signal, threading, time\n"
+        "import os, signal, threading\n"
         "from retcon.model import Ask, GgufChat\n"
         f"model = GgufChat({path()!r}, context=8192, threads=1, timeout=3600)\n"
         "threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
         "try:\n"
         "    model([Ask(({'role': 'user', 'content': 'Write a very long story.'},), 8000)] * 3)\n"
         "except KeyboardInterrupt:\n"
-        "    started = time.monotonic()\n"
         "    model.close()\n"
-        "    print('stopped', time.monotonic() - started < 60)\n"
+        "    print('stopped')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=ROOT)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "stopped True\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "stopped\n", "")
 
 
 def test_a_closed_model_answers_with_an_error_and_closes_twice(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from email.utils import formatdate
 from typing import Any
 
@@ -21,17 +21,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from misbehaving import (
     Behaviour,
+    Handler,
     Server,
     completion,
     cut_off,
     drips,
     drips_headers,
     hangs_up,
+    held,
     not_http,
     says,
     sends,
     slow,
 )
+from waiting import until
 
 from retcon.errors import (
     AuthError,
@@ -74,7 +77,7 @@ def waits() -> Waits:
 
 
 def client(server: Server, waits: Waits, **options: Any) -> HttpChat:
-    return HttpChat(server.base, "m", key=KEY, **{"sleep": waits, "chance": lambda: 0.5, "timeout": 10.0, **options})
+    return HttpChat(server.base, "m", key=KEY, **{"sleep": waits, "chance": lambda: 0.5, "timeout": 60.0, **options})
 
 
 def one(model: HttpChat, ask: Ask = ASK) -> Reply | ModelError:
@@ -231,19 +234,55 @@ def test_no_server_at_all_is_unavailable(waits: Waits) -> None:
 # -- time ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("behave", [slow(3), drips(3), drips_headers(3)], ids=["silent", "drips", "drips headers"])
-def test_a_slow_reply_ends_at_the_deadline_however_it_is_slow(server: Server, waits: Waits, behave: Behaviour) -> None:
-    server.always = behave
-    started = time.monotonic()
-    found = one(client(server, waits, timeout=0.3, retries=1))
+@pytest.fixture
+def release() -> Iterator[threading.Event]:
+    """What a reply waits for; set at the end of a test, so that one which waited for the reply would never end."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.mark.parametrize("behave", [held, drips, drips_headers], ids=["silent", "drips", "drips headers"])
+def test_a_slow_reply_ends_at_the_deadline_however_it_is_slow(
+    server: Server, waits: Waits, behave: Callable[[threading.Event], Behaviour], release: threading.Event
+) -> None:
+    server.always = behave(release)
+    found = one(client(server, waits, timeout=0.5, retries=1))
     assert type(found) is ModelTimeoutError
-    assert time.monotonic() - started < 2
-    assert len(server.seen) == 2
+    assert "within 0.5 s" in str(found)
+    until(lambda: len(server.seen) == 2)
 
 
-def test_a_slow_reply_is_retried(server: Server, waits: Waits) -> None:
-    server.queue.append(slow(1.5))
-    assert isinstance(one(client(server, waits, timeout=0.5)), Reply)
+def test_a_slow_reply_is_retried(server: Server, waits: Waits, release: threading.Event) -> None:
+    server.queue.append(held(release))
+    assert isinstance(one(client(server, waits, timeout=2, patience=60)), Reply)
+    assert len(server.seen) > 1
+
+
+def test_a_pause_that_lasts_past_the_patience_leaves_the_failure_before_it(server: Server) -> None:
+    class Overslept:
+        """A clock, and a sleep that a busy machine makes far too long."""
+
+        now = 0.0
+
+        async def __call__(self, seconds: float) -> None:
+            self.now += 1000
+
+    server.always = says({"error": {"message": "down"}}, 503)
+    slept = Overslept()
+    model = HttpChat(server.base, "m", sleep=slept, clock=lambda: slept.now, chance=lambda: 0.5, timeout=60)
+    found = one(model)
+    assert type(found) is ModelUnavailableError
+    assert "503 down" in str(found)
+    assert len(server.seen) == 1
+
+
+def test_no_message_tells_of_less_than_no_time(server: Server, waits: Waits) -> None:
+    ticks = iter([0.0, 0.0])  # then the whole patience has passed within one attempt
+    model = client(server, waits, clock=lambda: next(ticks, 1000.0), retries=0)
+    found = one(model)
+    assert type(found) is ModelTimeoutError
+    assert "within 0 s" in str(found)
 
 
 def test_all_retries_together_end_within_the_patience(server: Server, waits: Waits) -> None:
@@ -387,7 +426,12 @@ def test_a_batch_keeps_its_order_and_an_error_stands_in_its_place(waits: Waits) 
 
 
 def test_concurrency_never_exceeds_the_bound_over_all_threads(server: Server, waits: Waits) -> None:
-    server.always = slow(0.02)
+
+    def all_three(handler: Handler) -> None:
+        until(lambda: server.peak == 3)
+        says(completion())(handler)
+
+    server.always = all_three
     model = client(server, waits, concurrency=3)
     out: list[int] = []
     threads = [threading.Thread(target=lambda: out.append(len(model(numbered(10))))) for _ in range(4)]

@@ -27,6 +27,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_model import needs_local_model, smollm
 from misbehaving import Behaviour, Handler, Server, completion, says, sends, slow
+from waiting import until
 
 from retcon import answer
 from retcon.cache import ReplyCache
@@ -445,16 +446,17 @@ def answers(handler: Handler) -> None:
 
 
 class Busy:
-    """Answers after a while; `most` is how many requests were under way at once."""
+    """Answers once `enough` requests are under way at the same time; `most` is how many ever were."""
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds, self.most, self._now, self._lock = seconds, 0, 0, threading.Lock()
+    def __init__(self, enough: int) -> None:
+        self.enough, self.most, self._now, self._lock = enough, 0, 0, threading.Lock()
 
     def __call__(self, handler: Handler) -> None:
         with self._lock:
             self._now += 1
             self.most = max(self.most, self._now)
-        time.sleep(self.seconds)
+        until(lambda: self.most >= self.enough)
+        time.sleep(0.005)  # for one too many to come in
         with self._lock:  # before the reply: after it the next request may be here sooner than this line
             self._now -= 1
         answers(handler)
@@ -583,10 +585,10 @@ def test_a_judge_that_fails_leaves_its_verdict_empty_and_is_told_apart_from_one_
 
 
 def test_an_endpoint_is_asked_concurrently_and_within_its_bound(kept: ReplyCache, endpoint: Endpoint) -> None:
-    busy = Busy(0.03)
+    busy = Busy(4)
     with Server(always=busy) as server:
         label(cells(sample(6)), endpoint(server, concurrency=4), kept)
-    assert 2 <= busy.most <= 4
+    assert busy.most == 4
 
 
 # -- killed at any point -----------------------------------------------------------------------------------------------
@@ -611,7 +613,7 @@ def start(folder: Path, server: Server) -> subprocess.Popen[str]:
 def finished(folder: Path, server: Server) -> list[dict[str, str]]:
     """The rows that a run writes which nobody disturbs."""
     process = start(folder, server)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     assert out.startswith("wrote 144 outcomes")
     with (folder / "outcomes.csv").open(newline="") as file:
@@ -619,13 +621,23 @@ def finished(folder: Path, server: Server) -> list[dict[str, str]]:
 
 
 def killed(folder: Path, server: Server, after: int) -> bool:
-    """Whether the run was killed once so many calls had come in; False where it was done by then."""
-    process, wanted = start(folder, server), len(server.seen) + after
-    while len(server.seen) < wanted and process.poll() is None:
-        time.sleep(0.001)
+    """Whether the run was killed once so many calls had come in, of which the last ones get no answer before."""
+    wanted, dead = len(server.seen) + after, threading.Event()
+    usual, server.always = server.always, lambda handler: reply(handler)
+
+    def reply(handler: Handler) -> None:
+        if len(server.seen) >= wanted:
+            assert dead.wait(120)
+        usual(handler)
+
+    process = start(folder, server)
+    until(lambda: len(server.seen) >= wanted or process.poll() is not None)
     gone = process.poll() is None
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
+    server.always = usual
+    dead.set()
+    until(lambda: server.active == 0)
     return gone
 
 

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 from command_line import ROOT, complaint, document, one_line
+from conftest import raw
 from mcp_servers import Listening, Talk, by_hand, call, environment, over_http, over_stdio, play, until
-from misbehaving import Server, completion, says, slow
+from misbehaving import Server, completion, held, says
 
 pytest.importorskip("mcp")
 
@@ -69,20 +70,22 @@ def thinking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Thinking]:
 
 async def impatient(talk: Talk, model: Server, who: str) -> None:
     """Ask, do not wait, and see that no further look is taken, which one who waits would see."""
-    before = len(model.seen)
+    release = threading.Event()
     await talk.give("add_memory", text=f"My cat is Pixel. I am {who}.", user_id=who)
-    model.queue.append(slow(0.8, NOTHING))
+    model.queue.append(held(release, NOTHING))
     asked = {"question": f"Which dog has {who}?", "user_id": who}
+    asking = asyncio.create_task(talk.client.call_tool("ask_memory", asked, read_timeout_seconds=2))
+    await until(lambda: model.active > 0)
     with pytest.raises((MCPError, TimeoutError)):
-        await talk.client.call_tool("ask_memory", asked, read_timeout_seconds=0.3)
+        await asking
     assert (await talk.give("search_memories", query="cat", user_id=who))["count"] == 1
-    await until(lambda: len(model.seen) > before and model.active == 0)
-    await asyncio.sleep(0.3)
-    assert len(model.seen) == before + 1
+    release.set()
+    await until(lambda: model.active == 0)
     answer = await talk.give("ask_memory", question=f"Which fish has {who}?", user_id=who)
     assert not answer["in_memory"]
     assert "answer" not in answer
     assert len(answer["looks"]) > 1
+    assert sum("dog" in json.dumps(one.body) for one in model.seen if who in json.dumps(one.body)) == 1
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -117,24 +120,24 @@ def test_a_cancelled_write_is_there_whole_or_not_at_all(plain: Listening) -> Non
             await talk.give("add_memory", text="after all of them", user_id="last")
 
     play(scene)
-    time.sleep(0.5)
     with Memory(plain.db) as memory:
         counts = [len(memory.get_all(user_id=f"hasty-{number}")) for number in range(4)]
         assert all(count % len(turns) == 0 for count in counts), counts
 
 
 def test_questions_that_wait_for_a_model_hold_up_nothing_else(thinking: Thinking) -> None:
-    model, who = thinking.model, {"user_id": "waiting"}
+    model, who, release = thinking.model, {"user_id": "waiting"}, threading.Event()
 
     async def scene() -> None:
         async with thinking.server.talk() as talk, thinking.server.talk("legacy") as other:
             await talk.give("add_memory", text="My cat is Pixel.", **who)
-            model.queue.extend(slow(1.5) for _ in range(5))
+            model.queue.extend(held(release) for _ in range(5))
             asked = [asyncio.create_task(talk.give("ask_memory", question=f"Which cat? {n}", **who)) for n in range(5)]
             await until(lambda: model.active >= 4)
             assert (await other.give("search_memories", query="cat", **who))["count"] == 1
             assert (await talk.give("add_memory", text="Another.", **who))["stored"] == 1
             assert not any(task.done() for task in asked)
+            release.set()
             assert all(answer["answer"] == "fine" for answer in await asyncio.gather(*asked))
 
     play(scene)
@@ -166,7 +169,7 @@ def test_clients_of_one_store_lose_nothing_of_each_other(plain: Listening, tmp_p
 
 def post(server: Listening, body: bytes = b"{}", **headers: str) -> tuple[int, bytes]:
     """The status and body of a bare request."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
     sent = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
     connection.request("POST", "/mcp", body, sent | {name.replace("_", "-"): value for name, value in headers.items()})
     reply = connection.getresponse()
@@ -249,29 +252,34 @@ def test_a_signal_ends_stdio_with_everything_stored(number: signal.Signals, code
         for n in range(5):
             say(call(n + 1, "add_memory", text=f"fig {n}"))
         process: subprocess.Popen[bytes] = say(call(9, "add_memory", text="the last fig"), answered=False)
-        time.sleep(0.3)
+        play(lambda: until(lambda: _stored(tmp_path / "t.db") == 6))
         process.send_signal(number)
-        assert process.wait(20) == code
+        assert process.wait(120) == code
     with Memory(tmp_path / "t.db") as memory:
         assert len(memory.get_all()) == 6
 
 
+def _stored(db: Path) -> int:
+    with contextlib.closing(raw(db)) as connection:
+        return int(connection.execute("SELECT count(*) FROM note").fetchone()[0])
+
+
 @pytest.mark.parametrize("how", ["stdio", "http"])
 def test_a_model_that_never_answers_does_not_hold_the_process(how: str, tmp_path: Path) -> None:
-    with Server(always=slow(30)) as model:
+    release = threading.Event()
+    with Server(always=held(release)) as model:
         options = ("--model", model.base, "--model-name", "slow")
-        started = time.monotonic()
         if how == "stdio":
             with by_hand(tmp_path / "t.db", *options) as say:
                 say(call(1, "add_memory", text="My cat is Pixel."))
                 process = say(call(2, "ask_memory", question="Which cat?"), answered=False)
                 _wait_for(model)
-                process.communicate(timeout=20)  # the client went away
+                process.communicate(timeout=110)  # the client went away
                 assert process.returncode == 0
         else:
             with over_http(tmp_path / "t.db", *options) as server:
                 play(lambda: _ask_in_vain(server, model))
-        assert time.monotonic() - started < 25
+        release.set()
 
 
 def _wait_for(model: Server) -> None:
@@ -284,7 +292,7 @@ async def _ask_in_vain(server: Listening, model: Server) -> None:
         question = asyncio.create_task(talk.client.call_tool("ask_memory", {"question": "Which cat?"}))
         await until(lambda: model.active > 0)
         server.process.terminate()
-        assert await asyncio.to_thread(server.process.wait, 20) == 0
+        assert await asyncio.to_thread(server.process.wait, 110) == 0
         question.cancel()
         await asyncio.gather(question, return_exceptions=True)
 
@@ -310,7 +318,7 @@ def test_stdout_is_the_protocols_alone_and_no_log_holds_a_note(tmp_path: Path) -
         process.stdin.flush()
         if "id" in line:
             heard.append(json.loads(process.stdout.readline()))
-    rest, errors = process.communicate(timeout=30)
+    rest, errors = process.communicate(timeout=120)
     assert sorted(message["id"] for message in heard) == [0, 1, 2, 3, 4, 5]
     assert rest == b""
     assert b"xylophone" not in errors

@@ -559,7 +559,7 @@ def real(request: pytest.FixtureRequest) -> Iterator[Memory]:
 
 
 @needs_local_model
-@pytest.mark.parametrize("budget", [32, 64])
+@pytest.mark.parametrize(("real", "budget"), [("local", 32), ("served", 64)], indirect=["real"])
 @pytest.mark.parametrize("action", WRITERS)
 def test_every_operator_writes_with_a_real_model_over_both_adapters(real: Memory, action: str, budget: int) -> None:
     found = real.recall(QUERY, budget, action=action)

@@ -429,9 +429,9 @@ HOSTILE = {"letters": "a", "spaces": " ", "dots": "a.", "han": "中", "flags": "
 @pytest.mark.parametrize("part", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_10_MB_finish(part: str) -> None:
     text = part * (10_000_000 // utf8_bytes(part))
-    start = time.perf_counter()
+    start = time.process_time()
     assert ESTIMATE(cut(text, 256, ESTIMATE)) <= 256
-    assert time.perf_counter() - start < 60  # seconds; a quadratic scan would take hours
+    assert time.process_time() - start < 60  # seconds; a quadratic scan would take hours
 
 
 def test_a_large_budget_on_10_MB_finishes() -> None:
