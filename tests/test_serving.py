@@ -176,6 +176,6 @@ def test_head_that_is_too_large_is_refused(address: tuple[str, int], head: bytes
         client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
         time.sleep(0.1)
         client.sendall(head)
-        assert client.recv(100).startswith(b"HTTP/1.1 400")
+        assert client.recv(100).startswith(b"HTTP/1.1 431")
     with socket.create_connection(address, timeout=5) as client:
         assert served(client, b"GET / HTTP/1.0\r\n\r\n")

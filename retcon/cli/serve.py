@@ -101,6 +101,7 @@ def serve(
     closed = kept.exist()
     if keys is not None and not closed:  # a mistyped path would let in whoever comes
         raise InputError(f"--keys {keys}: there is no key in it; 'retcon keys add --keys {keys}' makes one")
+    kept.check()
     check_host(host, kept)  # before a store is made
 
     def ready(url: str) -> None:
