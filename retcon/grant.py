@@ -2,8 +2,8 @@
 
 A note outside of a grant does not exist for its caller: the same error, word for word, as for an id that nobody has.
 
-Two grants cross where they share notes and neither holds all of the other's: user ann and agent A9 cross in the notes of
-ann with A9, and there each could put words into the other's memory. Grants that cross are not given out together.
+Two grants cross where they share notes and neither holds all of the other's: user ann and agent A9 cross in the notes
+of ann with A9, and there each could put words into the other's memory. Grants that cross are not given out together.
 """
 
 from __future__ import annotations
