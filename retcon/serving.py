@@ -167,7 +167,8 @@ class Crowd:
         self._held[caller.address] += 1
         if len(self._all) > self.most:
             self._tell("connections")
-            self._last().drop()
+            self.leave(last := self._last())
+            last.drop()
 
     def leave(self, caller: Caller) -> None:
         """The connection has ended."""
