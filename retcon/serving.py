@@ -7,6 +7,7 @@ not take its answer: many that never do would use up all connections, or all mem
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import json
 import re
@@ -24,6 +25,7 @@ MOST_HEADERS = 100  # fields of a request's head
 MOST_CONNECTIONS = 1_000  # open at once
 SPARE_FILES = 64  # that the store and the model may need while every connection is taken
 _IDLE = 30  # seconds that a connection is kept for a further request
+_OUTGOING = 2**18  # bytes that the system keeps for a client that does not read; by itself it keeps megabytes
 _WAITING = 256  # connections that nobody has taken yet
 _PROXIED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via")
 _BOTH = "a request has a Content-Length or a Transfer-Encoding, not both"
@@ -102,6 +104,7 @@ def listening(host: str, port: int) -> socket.socket:
         # asyncio sends small answers at once (TCP_NODELAY) only where the protocol is named: 40 ms a request otherwise
         opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _OUTGOING)  # each connection inherits it
         opened.bind((host, port))
         opened.listen(_WAITING)
         return opened
@@ -243,6 +246,7 @@ def _protocol(seconds: float, crowd: Crowd, tell: Callable[[str], None]) -> type
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             transport.set_write_buffer_limits(high=0)  # whatever the client has not taken counts as not written
+            _give_up_after(seconds, transport)
             crowd.enter(self)
             self._watch()
 
@@ -294,6 +298,14 @@ def _protocol(seconds: float, crowd: Crowd, tell: Callable[[str], None]) -> type
                 setattr(self, name, None)
 
     return Connection
+
+
+def _give_up_after(seconds: float, transport: asyncio.Transport) -> None:
+    """Have the system, too, give up on a client that takes nothing: what it keeps is out of our sight."""
+    opened = transport.get_extra_info("socket")
+    if hasattr(socket, "TCP_USER_TIMEOUT") and opened is not None:
+        with contextlib.suppress(OSError):
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, min(2**31 - 1, int(seconds * 1000)))
 
 
 def _why(error: BaseException | None) -> tuple[int, str]:

@@ -357,7 +357,8 @@ def test_who_has_most_connections_loses_the_oldest_that_waits() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.booleans())), st.integers(1, 4))
 def test_a_crowd_is_never_larger_than_it_may_be(events: list[tuple[str, bool, bool]], most: int) -> None:
-    crowd, inside = Crowd(most), []
+    crowd = Crowd(most)
+    inside: list[Guest] = []
     for who, waits, leaves in events:
         crowd.enter(guest := Guest(crowd, who, waits))
         inside = [each for each in (*inside, guest) if not each.dropped]
