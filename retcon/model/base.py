@@ -61,7 +61,7 @@ def sound(reply: Reply) -> Reply:
     return replace(
         reply, prompt_tokens=token_count(reply.prompt_tokens) or 0,
         completion_tokens=token_count(reply.completion_tokens) or 0,
-        seconds=seconds if isinstance(seconds, (int, float)) and 0 <= seconds < math.inf else 0.0,
+        seconds=float(seconds) if isinstance(seconds, (int, float)) and 0 <= seconds < MOST_TOKENS else 0.0,
         logprob=logprob if isinstance(logprob, float) and math.isfinite(logprob) else None,
     )  # fmt: skip
 
