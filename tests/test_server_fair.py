@@ -100,6 +100,8 @@ def test_pool_that_closes_finishes_what_it_took() -> None:
         for n in range(50):
             at.submit("ann", lambda n=n: done.append(n))  # type: ignore[misc]
     assert sorted(done) == list(range(50))
+    assert at.submit("ann", lambda: "again").future.result(10) == "again", "an app may be started again"
+    at.close()
 
 
 @given(st.lists(st.tuples(st.sampled_from(["", "a", "b"]), st.integers(1, 4))), st.integers(1, 10), st.integers(1, 5))

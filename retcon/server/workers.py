@@ -96,12 +96,15 @@ class Pool:
         return True
 
     def close(self) -> None:
-        """Finish what was accepted, and end the threads."""
+        """Finish what was accepted, and end the threads; a later job starts new ones."""
         with self._change:
             self._closed = True
             self._change.notify_all()
         for thread in self._threads:
             thread.join()
+        with self._change:
+            self._threads.clear()
+            self._closed = False
 
     def _work(self) -> None:
         while (job := self._take()) is not None:
