@@ -1,19 +1,27 @@
 """What a caller of a server may see. Every protocol keeps callers apart by these rules.
 
 A note outside of a grant does not exist for its caller: the same error, word for word, as for an id that nobody has.
+
+Two grants cross where they share notes and neither holds all of the other's: user ann and agent A9 cross in the notes
+of ann with A9, and there each could put words into the other's memory. Grants that cross are not given out together.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
+from itertools import combinations
+from typing import TypeVar
 
-from retcon import validate
+from retcon import deadline, validate
 from retcon.errors import InputError, NotFoundError
 from retcon.note import Note, Scope
+
+T = TypeVar("T")
 
 IDS = tuple(each.name for each in fields(Scope))  # user_id, agent_id, run_id
 
@@ -64,6 +72,29 @@ class Grant:
                     return note
         raise NotFoundError(note_id)
 
+    def versions(self, note: Note, get: Callable[[str], Note], *, after: str | None = None) -> Iterator[Note]:
+        """The caller's versions of the note, oldest first; those after the one with the id `after`, where it is one.
+
+        Corrections form a chain, which is walked link by link: there may be more of them than fit into memory.
+        """
+        at: str | None = self._next(after, get) if after is not None else _oldest(note, get)
+        while at is not None:
+            deadline.check()
+            version = get(at)
+            if self.covers(version):
+                yield version
+            at = version.superseded_by
+
+    def _next(self, after: str, get: Callable[[str], Note]) -> str | None:
+        return self.find(after, get).superseded_by
+
+
+def _oldest(note: Note, get: Callable[[str], Note]) -> str:
+    while note.supersedes is not None:
+        deadline.check()
+        note = get(note.supersedes)
+    return note.id
+
 
 EVERYTHING = Grant("", Scope(), admin=True)
 
@@ -71,3 +102,30 @@ EVERYTHING = Grant("", Scope(), admin=True)
 def bound_to(scope: Scope) -> Grant:
     """The grant of one scope; of no ids at all, everything."""
     return EVERYTHING if scope == Scope() else Grant("", scope)
+
+
+def crosses(one: Scope, other: Scope) -> bool:
+    """Whether the scopes share notes and neither contains the other."""
+    return next(crossing([(one, 0), (other, 1)]), None) is not None
+
+
+def crossing(held: Iterable[tuple[Scope, T]]) -> Iterator[tuple[T, T]]:
+    """Pairs whose scopes cross, found without comparing each with each.
+
+    Scopes that bind different ids, neither's a part of the other's, cross where they agree on the ids that both bind.
+    """
+    groups: defaultdict[tuple[str, ...], list[tuple[Scope, T]]] = defaultdict(list)
+    for scope, who in held:
+        groups[tuple(name for name in IDS if getattr(scope, name) is not None)].append((scope, who))
+    for ours, theirs in combinations(groups, 2):
+        if set(ours) <= set(theirs) or set(theirs) <= set(ours):
+            continue
+        shared = [name for name in IDS if name in ours and name in theirs]
+        first = {_values(scope, shared): who for scope, who in groups[ours]}
+        for scope, who in groups[theirs]:
+            if _values(scope, shared) in first:
+                yield first[_values(scope, shared)], who
+
+
+def _values(scope: Scope, names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(getattr(scope, name) for name in names)

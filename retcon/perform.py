@@ -15,7 +15,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from retcon.cache import CachedChat, owners
-from retcon.errors import InputError, MalformedReplyError, ModelError, NotFoundError, RetconError, StoreError
+from retcon.errors import (
+    DeadlineError,
+    InputError,
+    MalformedReplyError,
+    ModelError,
+    NotFoundError,
+    RetconError,
+    StoreError,
+)
 from retcon.model import Ask, Chat, Reply
 from retcon.note import RETAIN, Cluster, Decision, Dropped, Fidelity, Note, Packed, Record, Source, Usage
 from retcon.operate import ACTIONS, Made, operate, spent, usable
@@ -55,6 +63,8 @@ class Performer:
             raise InputError(f"{action} needs a model: Memory(model=...); without one: {', '.join(usable(None))}")
         try:
             took = self._take(action, cluster, decision.budget, meter)
+        except DeadlineError:  # nobody waits for another action either
+            raise
         except Exception as error:  # an action may be anybody's code: recall survives it
             return self._fallen_back(cluster, decision, safe, _line(error), _usage(meter))
         took = replace(took, made=replace(took.made, usage=_usage(meter)))

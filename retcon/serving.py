@@ -1,25 +1,39 @@
 """What the REST service and the MCP server share: how an error is told, where to listen, how HTTP is spoken.
 
-HTTP is spoken over h11, because it bounds what a request's head may weigh, and a client that does not get its request
-together in time is hung up on: many that never do would use up all connections.
+HTTP is spoken over h11. A client that does not get its request together in time is hung up on, and so is one that does
+not take its answer: many that never do would use up all connections, or all memory.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import json
+import re
 import socket
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from retcon.errors import InputError
 
 LONGEST = 300  # characters of a message
-_HEAD = 16_384  # bytes of a request's head that are waited for
+MOST_HEAD = 16_384  # bytes of a request's head
+MOST_HEADERS = 100  # fields of a request's head
+MOST_CONNECTIONS = 1_000  # open at once
+SPARE_FILES = 64  # that the store and the model may need while every connection is taken
 _IDLE = 30  # seconds that a connection is kept for a further request
+_OUTGOING = 2**18  # bytes that the system keeps for a client that does not read; by itself it keeps megabytes
 _WAITING = 256  # connections that nobody has taken yet
 _PROXIED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via")
+_BOTH = "a request has a Content-Length or a Transfer-Encoding, not both"
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/\s]+))(?::[0-9]{1,5})?")
+
+
+def _mute(_: str) -> None:
+    pass
 
 
 def line(text: str, most: int = LONGEST) -> str:
@@ -65,6 +79,12 @@ def is_loopback(host: str, *, otherwise: bool = False) -> bool:
         return otherwise
 
 
+def host_name(header: str) -> str:
+    """The name or address in a Host header, without the port; empty where it is neither."""
+    found = _HOST.fullmatch(header)
+    return (found[1] or found[2]) if found else ""
+
+
 def proxied(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Whether a proxy has left its mark; not every proxy does."""
     return any(name.lower() in _PROXIED for name, _ in headers)
@@ -84,6 +104,7 @@ def listening(host: str, port: int) -> socket.socket:
         # asyncio sends small answers at once (TCP_NODELAY) only where the protocol is named: 40 ms a request otherwise
         opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _OUTGOING)  # each connection inherits it
         opened.bind((host, port))
         opened.listen(_WAITING)
         return opened
@@ -97,29 +118,136 @@ def listening(host: str, port: int) -> socket.socket:
 # -- HTTP --------------------------------------------------------------------------------------------------------------
 
 
-def http_server(app: Any, *, seconds: float, grace: float) -> Any:
-    """A uvicorn server for the app. A request may take `seconds` to come in, a stop waits `grace` for answers."""
+def http_server(
+    app: Any, *, seconds: float, grace: float, connections: int = MOST_CONNECTIONS, tell: Callable[[str], None] = _mute
+) -> Any:
+    """A uvicorn server for the app. A request may take `seconds` to come in, and as long to take what is sent for it.
+
+    A stop waits `grace` for answers. `connections` are open at once at most, fewer where the system allows fewer files.
+    `tell` is called with a word for each connection that is ended or refused here, before the app knows of it.
+    """
     import uvicorn
 
+    crowd = Crowd(min(connections, max(1, _files() - SPARE_FILES)), tell)
     config = uvicorn.Config(
-        app, http=_protocol(seconds), log_config=None, access_log=False, lifespan="on", ws="none", server_header=False,
-        proxy_headers=False, timeout_graceful_shutdown=int(grace), timeout_keep_alive=_IDLE, backlog=_WAITING,
-        h11_max_incomplete_event_size=_HEAD,
+        app, http=_protocol(seconds, crowd, tell), log_config=None, access_log=False, lifespan="on", ws="none",
+        server_header=False, proxy_headers=False, timeout_graceful_shutdown=int(grace), timeout_keep_alive=_IDLE,
+        backlog=_WAITING, h11_max_incomplete_event_size=MOST_HEAD,
     )  # fmt: skip
     return uvicorn.Server(config)
 
 
-def _protocol(seconds: float) -> type[asyncio.Protocol]:
-    import h11
-    from uvicorn.protocols.http.h11_impl import H11Protocol
+class Caller(Protocol):
+    """A connection as the crowd knows it."""
 
-    class Protocol(H11Protocol):
-        """A connection that is closed when a request does not come in within `seconds`."""
+    @property
+    def address(self) -> str: ...  # of the other side
+
+    @property
+    def waits(self) -> bool: ...  # no whole request of it is in: nobody loses an answer when it ends
+
+    def drop(self) -> None: ...
+
+
+class Crowd:
+    """Every open connection, the oldest first, and who must go when there are too many.
+
+    It is one that waits, of the address that has most: who opens a thousand connections loses some of those, and
+    nobody else does. Behind a proxy all have one address, and the oldest that waits goes.
+    """
+
+    def __init__(self, most: int, tell: Callable[[str], None] = _mute) -> None:
+        self.most, self._tell = most, tell
+        self._all: dict[Caller, None] = {}
+        self._held: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def enter(self, caller: Caller) -> None:
+        """Let the connection in; where that is one too many, another one is dropped, or this one."""
+        self._all[caller] = None
+        self._held[caller.address] += 1
+        if len(self._all) > self.most:
+            self._tell("connections")
+            self.leave(last := self._last())
+            last.drop()
+
+    def leave(self, caller: Caller) -> None:
+        """The connection has ended."""
+        if caller in self._all:
+            del self._all[caller]
+            self._held[caller.address] -= 1
+            if not self._held[caller.address]:
+                del self._held[caller.address]
+
+    def _last(self) -> Caller:
+        for address, _ in self._held.most_common():
+            for caller in self._all:
+                if caller.address == address and caller.waits:
+                    return caller
+        return next(reversed(self._all))
+
+
+def _files() -> int:
+    """How many files this process may have open."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return 2**31
+    found = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return found if found != resource.RLIM_INFINITY else 2**31
+
+
+def _protocol(seconds: float, crowd: Crowd, tell: Callable[[str], None]) -> type[asyncio.Protocol]:
+    import h11
+    from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
+
+    class Strict(h11.Connection):
+        """HTTP without what two readers could understand in two ways, and with a bound on the whole of a head.
+
+        h11 bounds what it still waits for: a head that comes in one piece could be of any size.
+        """
+
+        def next_event(self) -> Any:
+            event = super().next_event()
+            if isinstance(event, h11.Request):
+                names = {name for name, _ in event.headers}
+                if {b"content-length", b"transfer-encoding"} <= names:
+                    raise h11.RemoteProtocolError(_BOTH)
+            if isinstance(event, (h11.Request, h11.EndOfMessage)):
+                size = sum(len(name) + len(value) + 4 for name, value in event.headers)
+                size += len(getattr(event, "target", b""))
+                if size > MOST_HEAD or len(event.headers) > MOST_HEADERS:
+                    raise h11.RemoteProtocolError("the head is too large", error_status_hint=431)
+            return event
+
+    class Connection(H11Protocol):
+        """A connection that ends when a request does not come in, or an answer does not go out, within `seconds`."""
 
         _late: asyncio.TimerHandle | None = None
+        _stuck: asyncio.TimerHandle | None = None
+
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            self.conn = Strict(h11.SERVER, MOST_HEAD)
+
+        @property
+        def address(self) -> str:
+            return self.client[0] if self.client else ""
+
+        @property
+        def waits(self) -> bool:
+            return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+
+        def drop(self) -> None:
+            self.transport.abort()
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            transport.set_write_buffer_limits(high=0)  # whatever the client has not taken counts as not written
+            _give_up_after(seconds, transport)
+            crowd.enter(self)
             self._watch()
 
         def data_received(self, data: bytes) -> None:
@@ -127,18 +255,61 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
             self._watch()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._calm()
+            crowd.leave(self)
+            self._calm("_late")
+            self._calm("_stuck")
             super().connection_lost(exc)
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            if self._stuck is None:
+                self._stuck = self.loop.call_later(seconds, self._give_up)
+
+        def resume_writing(self) -> None:
+            self._calm("_stuck")
+            super().resume_writing()
+
+        def _give_up(self) -> None:
+            tell("unread")
+            self.transport.abort()  # close() would wait for what nobody takes
+
+        def send_400_response(self, msg: str) -> None:
+            status, why = _why(sys.exc_info()[1])
+            body = error_body("http", why)
+            tell("http")
+            headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+            answer = h11.Response(
+                status_code=status, headers=[*headers, (b"connection", b"close")], reason=STATUS_PHRASES[status]
+            )
+            for event in (answer, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+            self.transport.close()
 
         def _watch(self) -> None:
             if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
-                self._calm()
+                self._calm("_late")
             elif self._late is None:
                 self._late = self.loop.call_later(seconds, self.transport.close)
 
-        def _calm(self) -> None:
-            if self._late is not None:
-                self._late.cancel()
-                self._late = None
+        def _calm(self, name: str) -> None:
+            timer = getattr(self, name)
+            if timer is not None:
+                timer.cancel()
+                setattr(self, name, None)
 
-    return Protocol
+    return Connection
+
+
+def _give_up_after(seconds: float, transport: asyncio.Transport) -> None:
+    """Have the system, too, give up on a client that takes nothing: what it keeps is out of our sight."""
+    opened = transport.get_extra_info("socket")
+    if hasattr(socket, "TCP_USER_TIMEOUT") and opened is not None:
+        with contextlib.suppress(OSError):
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, min(2**31 - 1, int(seconds * 1000)))
+
+
+def _why(error: BaseException | None) -> tuple[int, str]:
+    """Status and words for a request that h11 refused; its own words may quote what was sent."""
+    if getattr(error, "error_status_hint", 400) == 431:
+        return 431, f"a request's head may have {MOST_HEAD:,} bytes and {MOST_HEADERS} fields"
+    return 400, _BOTH if error is not None and str(error) == _BOTH else "this is no HTTP request that can be understood"

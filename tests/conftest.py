@@ -6,7 +6,6 @@ import itertools
 import os
 import signal
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,14 +52,6 @@ def bytes_of(path: Path) -> bytes:
 def raw(path: Path) -> sqlite3.Connection:
     """A plain connection to the store's file, set up by nobody."""
     return sqlite3.connect(path, isolation_level=None, timeout=30)
-
-
-def wait_for(event: Callable[[], bool], seconds: float = 120.0) -> None:
-    """Wait until the event has come; the bound is for a test that hangs, not for a machine that is slow."""
-    until = time.monotonic() + seconds
-    while not event():
-        assert time.monotonic() < until, "it did not come"
-        time.sleep(0.01)
 
 
 @pytest.fixture

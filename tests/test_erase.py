@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import bytes_of, fixed_clock, raw, wait_for
+from conftest import bytes_of, fixed_clock, raw
+from waiting import until
 
 from retcon import Memory
 from retcon.store.purging import Purger
@@ -237,9 +238,9 @@ def test_the_background_purge_takes_up_what_was_left_and_what_comes(path: Path) 
         memory.delete(canary(1, "id"))
         purger = Purger(memory.unpurged, memory.purge, every=0.01)
         try:
-            wait_for(lambda: memory.unpurged() == 0)
+            until(lambda: memory.unpurged() == 0)
             memory.delete(canary(2, "id"))
-            wait_for(lambda: memory.unpurged() == 0)
+            until(lambda: memory.unpurged() == 0)
         finally:
             purger.close()
         assert canaries(path) == all_of(3)

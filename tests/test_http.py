@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 import json
 import logging
+import math
 import os
 import pickle
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from email.utils import formatdate
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -36,9 +42,12 @@ from misbehaving import (
 )
 from waiting import until
 
+from retcon import Memory, deadline
+from retcon.cache import CachedChat, ReplyCache
 from retcon.errors import (
     AuthError,
     ContextTooLongError,
+    DeadlineError,
     InputError,
     MalformedReplyError,
     MissingExtraError,
@@ -340,6 +349,122 @@ def test_any_json_is_a_reply_or_malformed(plain: object) -> None:
         assert type(model._reply(ASK, found, 0.1)) in (Reply, MalformedReplyError)
 
 
+numbers = st.one_of(
+    st.integers(), st.floats(), st.booleans(), st.text(), st.none(),
+    st.sampled_from([2**31, 2**31 - 1, 2**63, -1, 10**400, -(10**400), 1e308, float("nan"), float("inf"), "7", 7.0]),
+)  # fmt: skip
+OWN = ("prompt_tokens", "completion_tokens", "content", "logprobs", "finish_reason", "message", "usage", "choices")
+wild = st.recursive(
+    numbers, lambda each: st.lists(each, max_size=3) | st.dictionaries(st.sampled_from(OWN), each, max_size=4)
+)
+
+
+def hostile(tokens: Any, logprobs: Any, finish: Any, usage: Any) -> dict[str, Any]:
+    """A reply in the protocol's shape whose numbers are anything."""
+    choice = {"message": {"content": "fine"}, "finish_reason": finish, "logprobs": logprobs}
+    told = {"prompt_tokens": tokens, "completion_tokens": tokens} if usage is None else usage
+    return {"choices": [choice], "usage": told}
+
+
+@given(numbers, st.lists(st.fixed_dictionaries({"logprob": numbers})), wild, st.none() | wild)
+def test_numbers_of_a_hostile_endpoint_are_numbers_or_estimated(
+    tokens: Any, values: list[Any], finish: Any, usage: Any
+) -> None:
+    model = HttpChat("http://127.0.0.1:9", "m")
+    found = model._reply(ASK, hostile(tokens, {"content": values}, finish, usage), 0.1)
+    assert isinstance(found, Reply)
+    for count in (found.prompt_tokens, found.completion_tokens):
+        assert type(count) is int
+        assert 0 <= count < 2**31
+    assert found.logprob is None or math.isfinite(found.logprob)
+    assert found.finish in ("stop", "length")
+
+
+@given(wild)
+def test_any_shape_of_a_reply_is_a_reply_or_malformed(plain: Any) -> None:
+    model = HttpChat("http://127.0.0.1:9", "m")
+    found = [plain, hostile(plain, plain, plain, plain), {"choices": [{"message": plain}]}, {"choices": [plain]}]
+    for each in found:
+        assert type(model._reply(ASK, each, 0.1)) in (Reply, MalformedReplyError)
+
+
+@pytest.mark.parametrize("tokens", [2**63, -1, 1e300, "9", True, [7]])
+def test_usage_that_cannot_be_does_not_reach_the_store(server: Server, tmp_path: Path, tokens: Any) -> None:
+    server.always = says(completion("Pixel", usage={"prompt_tokens": tokens, "completion_tokens": tokens}))
+    with Memory(tmp_path / "m.db", model=server.base, model_name="m") as memory:
+        memory.add("a cat named Pixel")
+        answer = memory.ask("Which cat?", 64)
+        assert answer.text == "Pixel"
+        assert 0 < answer.usage.tokens < 1_000
+        json.dumps(answer.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("number", ["9" * 5_000, "1e999", "NaN", "-Infinity"])
+def test_numbers_that_are_no_json_or_none_are_told_or_passed_over(server: Server, waits: Waits, number: str) -> None:
+    body = json.dumps(completion("fine", usage={"prompt_tokens": "HERE"})).replace('"HERE"', number)
+    server.always = sends(body.encode())
+    found = one(client(server, waits))
+    assert type(found) is MalformedReplyError or (isinstance(found, Reply) and found.prompt_tokens < 100)
+
+
+@dataclass
+class Odd:
+    """A model that says this wherever a number belongs."""
+
+    value: Any
+    name: str = "odd"
+    kind: str = "odd"
+
+    def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]:
+        return [Reply("fine", self.value, self.value, self.value, "stop", self.value)] * len(asks)
+
+
+@pytest.mark.parametrize("odd", [2**63, float("nan"), "many", None, -5])
+def test_reply_of_any_model_is_kept_with_numbers_that_can_be(tmp_path: Path, odd: Any) -> None:
+    with contextlib.closing(ReplyCache(tmp_path / "r.db")) as cache:
+        CachedChat(Odd(odd), cache, "1")([ASK])
+        (kept,) = CachedChat(Odd(odd), cache, "1")([ASK])
+        assert kept == Reply("fine", 0, 0, 0.0, "stop", None)
+
+
+@pytest.mark.parametrize(
+    "row", [[10**400, 1.0], [1e308, 1e308], [1e-308, 1e-308], ["1", 2], [float("nan"), 1.0], [True, None], "ab", {}]
+)
+@pytest.mark.parametrize("index", [0, 1e999, "0", 10**400])
+def test_vectors_of_a_hostile_endpoint_have_length_one_or_are_malformed(server: Server, row: Any, index: Any) -> None:
+    server.always = sends(json.dumps({"data": [{"index": index, "embedding": row}]}).encode())
+    embed = HttpEmbed(server.base, "m", dim=2)
+    with contextlib.closing(embed), contextlib.suppress(MalformedReplyError):
+        assert np.linalg.norm(embed(["words"])[0]) == pytest.approx(1.0)
+
+
+# -- time that is over -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["slow", "retries"])
+def test_an_ask_waits_no_longer_than_its_caller_has_time(server: Server, how: str) -> None:
+    server.always = slow(30) if how == "slow" else says({"error": "later"}, 429, retry_after="30")
+    model = HttpChat(server.base, "m", timeout=60, concurrency=1)
+    with pytest.raises(DeadlineError), deadline.until(time.monotonic() + 0.3):
+        model([ASK])
+    server.always = says(completion())
+    assert isinstance(one(model), Reply), "the one connection is free for the next caller"
+
+
+def test_a_wait_that_takes_longer_than_was_left_ends_in_the_first_error(server: Server) -> None:
+    """A machine that is busy wakes up late: no attempt is made for less than no time."""
+    server.always = says({"error": "no"}, 500)
+    times = iter([0.0, 0.0, 0.1, 0.2, 10_000.0, 10_000.0, 10_000.0])
+
+    async def late(_: float) -> None:
+        pass
+
+    model = HttpChat(server.base, "m", sleep=late, clock=lambda: next(times), timeout=10.0)
+    found = one(model)
+    assert type(found) is ModelUnavailableError
+    assert len(server.seen) == 1
+
+
 @pytest.mark.parametrize(
     ("status", "kind"),
     [(400, ModelError), (401, AuthError), (403, AuthError), (404, ModelError), (405, ModelError), (204, ModelError)],
@@ -522,6 +647,62 @@ def test_the_key_appears_in_no_log_error_or_repr(
         assert found.__context__ is None
         shown.append(repr(pickle.loads(pickle.dumps(found))))
     assert KEY not in "\n".join(shown)
+
+
+def longest_part(shown: str) -> int:
+    """How many characters of the key stand in a row there."""
+    parts = (KEY[i:j] for i in range(len(KEY)) for j in range(i + 1, len(KEY) + 1))
+    return max((len(part) for part in parts if part in shown), default=0)
+
+
+WRAPPED = {
+    "after spaces": " " * 975 + KEY,
+    "at the cut": "x" * (199 - 10) + " " + KEY,
+    "at every cut": "".join("y" * n + KEY[:12] for n in range(40)),
+    "in lines": "\n".join(KEY),
+    "in two": KEY[:13] + " \t\n " + KEY[13:],
+    "with zero width": "\u200b".join(KEY),
+    "with controls": "\x00".join(KEY),
+    "in capitals": KEY.upper(),
+    "after much": "\u200b" * 19_990 + KEY,
+    "a part": f"key {KEY[:20]}... is wrong",
+}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+@pytest.mark.parametrize("status", [400, 401, 500])
+def test_no_part_of_the_key_is_shown_however_the_server_writes_it(
+    server: Server, waits: Waits, name: str, status: int
+) -> None:
+    for body in (json.dumps({"error": {"message": WRAPPED[name]}}).encode(), WRAPPED[name].encode()):
+        server.always = sends(body, status)
+        found = str(one(client(server, waits, retries=0)))
+        bare = "".join(sign for sign in found.lower() if "!" <= sign <= "~")
+        assert longest_part(bare) < 8, found
+        assert len(found) < 300
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        quote(KEY, safe=""), "".join(f"%{ord(c):02X}" for c in KEY), KEY.encode().hex(),
+        *(base64.b64encode(ahead + KEY.encode() + b":").decode() for ahead in (b"", b":", b"u:")),
+    ],
+)  # fmt: skip
+def test_the_key_in_another_writing_is_not_shown_either(written: str) -> None:
+    for ahead in (0, 150, 190):
+        shown = Endpoint("http://x", KEY).redacted("." * ahead + " " + written)
+        assert len(shown) <= 200
+        assert written[4:16] not in shown
+
+
+@given(st.text(), st.text(), st.integers(0, 300))
+def test_words_around_the_key_are_kept(before: str, after: str, blanks: int) -> None:
+    shown = Endpoint("http://x", KEY).redacted(before + " " * blanks + KEY + after)
+    assert longest_part(shown) < 8
+    assert len(shown) <= 200
+    assert shown.isprintable()
+    assert Endpoint("http://x", KEY).redacted("the model is not loaded") == "the model is not loaded"
 
 
 def test_a_url_with_secrets_is_refused_without_repeating_them() -> None:

@@ -23,7 +23,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import TextContent, TextResourceContents
 
 from retcon import Memory
-from retcon.mcp import Workers
+from retcon.mcp import Desk, Workers, shapes
 from retcon.mcp.tools import TOOLS
 from retcon.model import GgufChat
 
@@ -395,6 +395,23 @@ async def only_anns(talk: Talk) -> None:
     added = (await talk.give("add_memory", text="Ann likes tea."))["ids"][0]
     assert (await talk.give("get_memory", id=added))["user_id"] == "ann"
     await talk.give("delete_memory", id=added)
+
+
+def test_sources_and_their_versions_are_bounded_in_one_answer() -> None:
+    with Memory(":memory:") as memory:
+        desk = Desk(memory)
+        ids = [memory.add(f"cat {n} " + "x" * 90_000)[0].id for n in range(8)]
+        newest = ids[0]
+        for n in range(40):
+            newest = memory.supersede(newest, f"version {n} " + "x" * 90_000).id
+        found = desk.sources(shapes.Many(ids=ids))
+        assert [origin.memory.id for origin in found.sources] == ids
+        assert sum(len(item.text) for origin in found.sources for item in (origin.memory, *origin.versions)) < 450_000
+        assert found.sources[0].more
+        assert found.sources[-1].memory.truncated
+        assert len(desk.get(shapes.One(id=ids[-1])).text) > 90_000
+        (short,) = desk.sources(shapes.Many(ids=[newest])).sources
+        assert short.versions[0].id == ids[0]
 
 
 def test_a_bound_server_deletes_all_of_its_scope_and_nothing_else(tmp_path: Path) -> None:

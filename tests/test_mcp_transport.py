@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ import pytest
 from command_line import ROOT, complaint, document, one_line
 from conftest import raw
 from mcp_servers import Listening, Talk, by_hand, call, environment, over_http, over_stdio, play, until
-from misbehaving import Server, completion, held, says
+from misbehaving import Server, completion, held, says, slow
 
 pytest.importorskip("mcp")
 
@@ -143,6 +144,56 @@ def test_questions_that_wait_for_a_model_hold_up_nothing_else(thinking: Thinking
     play(scene)
 
 
+@pytest.mark.parametrize("how", ["stdio", "http"])
+def test_a_call_that_takes_too_long_ends_and_so_does_its_work(how: str, tmp_path: Path) -> None:
+    """A model that hangs: the one who asks is told, and the endpoint is no longer waited for."""
+    db = tmp_path / "late.db"
+
+    async def late(talk: Talk, model: Server) -> None:
+        await talk.give("add_memory", text="My cat is Pixel.", user_id="ann")
+        told = await talk.fail("ask_memory", question="Which cat?", user_id="ann")
+        assert told == "not done within 0.5 seconds; nothing was written"
+        assert len(model.seen) <= 1
+        assert (await talk.give("search_memories", query="cat", user_id="ann"))["count"] == 1
+
+    async def scene() -> None:
+        with Server(always=slow(30)) as model:
+            options = ("--model", model.base, "--model-name", "m", "--max-seconds", "0.5")
+            if how == "stdio":
+                async with over_stdio(db, *options) as talk:
+                    await late(talk, model)
+            else:
+                with over_http(db, *options) as server:
+                    async with server.talk() as talk:
+                        await late(talk, model)
+
+    play(scene)
+
+
+def test_workers_are_idle_again_after_a_call_that_was_late_and_a_write_is_finished() -> None:
+    from retcon import deadline
+    from retcon.errors import DeadlineError
+    from retcon.mcp import Workers
+
+    go = threading.Event()
+
+    def endless() -> None:
+        while True:
+            time.sleep(0.001)
+            deadline.check()
+
+    async def scene() -> None:
+        workers = Workers(0.2)
+        with pytest.raises(DeadlineError, match=r"0\.2 seconds"):
+            await workers.run(endless)
+        await until(lambda: workers.working == 0)
+        asyncio.get_running_loop().call_later(0.5, go.set)
+        assert await workers.run(lambda: go.wait(20), writes=True), "it had begun, so it is waited for"
+        assert workers.finish(5)
+
+    play(scene)
+
+
 # -- many clients ------------------------------------------------------------------------------------------------------
 
 
@@ -186,6 +237,32 @@ def test_a_name_that_is_not_ours_is_turned_away(host: str, plain: Listening) -> 
 @pytest.mark.parametrize("origin", ["http://evil.example", "https://localhost.evil.example:1", "null"])
 def test_a_web_page_from_elsewhere_is_turned_away(origin: str, plain: Listening) -> None:
     assert post(plain, origin=origin)[0] == 403
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+def test_a_web_page_of_another_port_is_turned_away_and_one_of_ours_is_not(host: str, plain: Listening) -> None:
+    for origin in (
+        f"http://{host}",
+        f"http://{host}:{plain.port + 1}",
+        f"https://{host}:{plain.port}",
+        f"http://{host}:",
+    ):
+        assert post(plain, origin=origin)[0] == 403, origin
+    assert post(plain, origin=f"http://{host}:{plain.port}")[0] not in (401, 403, 421)
+
+
+def test_a_web_page_that_is_named_is_let_in(tmp_path: Path) -> None:
+    with over_http(tmp_path / "o.db", "--allow-origin", "https://box.lan:8443") as server:
+        assert post(server, origin="https://box.lan:8443")[0] not in (401, 403, 421)
+        for origin in ("https://box.lan", "http://box.lan:8443", "https://box.lan:8443.evil.example"):
+            assert post(server, origin=origin)[0] == 403
+
+
+@pytest.mark.parametrize(
+    "host", ["[::1].evil.example", "[::1]:x.evil.example", "127.0.0.1:evil.example", "localhost:1:2"]
+)
+def test_a_name_that_only_begins_like_ours_is_turned_away(host: str, plain: Listening) -> None:
+    assert post(plain, host=host)[0] == 421
 
 
 @pytest.mark.parametrize("name", ["forwarded", "x-forwarded-for", "X-Forwarded-Host", "x-real-ip", "via"])

@@ -16,6 +16,7 @@ import retcon
 from retcon import Memory, Router
 from retcon.errors import ModelUnavailableError
 from retcon.model import FakeChat
+from retcon.note import Note
 from retcon.route import default_router
 from retcon.server.calls import contributions
 
@@ -118,9 +119,15 @@ def test_delete_of_a_scope_that_is_not_clear_deletes_nothing(filled: Any, memory
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def test_get_gives_the_note_with_its_text_also_as_memory(filled: Any, memory: Memory) -> None:
+def as_sent(note: Note) -> dict[str, Any]:
+    """The note as the service sends it: its text once, and called memory."""
+    plain = note.to_dict()
+    return {"memory": plain.pop("text")} | plain
+
+
+def test_get_gives_the_note_with_its_text_once_as_memory(filled: Any, memory: Memory) -> None:
     note = memory.get_all()[2]
-    assert filled.get(f"/memories/{note.id}").json() == {"memory": note.text} | note.to_dict()
+    assert filled.get(f"/memories/{note.id}").json() == as_sent(note)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4])

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -16,7 +17,19 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from waiting import until
 
 from retcon.errors import InputError
-from retcon.serving import bracketed, complaint, error_body, http_server, is_loopback, line, listening
+from retcon.serving import (
+    MOST_HEAD,
+    MOST_HEADERS,
+    Crowd,
+    bracketed,
+    complaint,
+    error_body,
+    host_name,
+    http_server,
+    is_loopback,
+    line,
+    listening,
+)
 
 SECONDS = 0.5  # that a request may take to come in, in these tests
 
@@ -83,6 +96,17 @@ def test_address_that_cannot_be_had_is_one_line(host: str) -> None:
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [("localhost", "localhost"), ("127.0.0.1:80", "127.0.0.1"), ("[::1]", "::1"), ("[::1]:8700", "::1"),
+     ("[::1].evil.example", ""), ("[::1]evil.example", ""), ("[::1]:x.evil.example", ""), ("[localhost]", ""),
+     ("127.0.0.1:evil.example", ""), ("evil.example@127.0.0.1", ""), ("a b", ""), ("", ""), ("::1", ""),
+     ("localhost:", ""), ("localhost:123456", "")],
+)  # fmt: skip
+def test_a_host_header_is_a_name_and_a_port_or_nothing(header: str, name: str) -> None:
+    assert host_name(header) == name
+
+
 def test_ipv6_stands_in_brackets() -> None:
     assert (bracketed("::1"), bracketed("box.lan")) == ("[::1]", "box.lan")
 
@@ -90,8 +114,11 @@ def test_ipv6_stands_in_brackets() -> None:
 # -- slow clients ------------------------------------------------------------------------------------------------------
 
 
+LARGE = 40  # MiB of an answer, more than any system keeps for a socket that is not read
+
+
 async def app(scope: Any, receive: Any, send: Any) -> None:
-    """Answers `fine` once the whole body is there."""
+    """Answers `fine` once the whole body is there; at /large much more, piece by piece; at /whole in one piece."""
     if scope["type"] == "lifespan":
         for _ in range(2):
             kind = (await receive())["type"]
@@ -99,20 +126,50 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
         return
     while (await receive()).get("more_body"):
         pass
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
-    await send({"type": "http.response.body", "body": b"fine"})
+    pieces = {"/large": [bytes(65_536)] * (LARGE * 16), "/whole": [bytes(LARGE * 2**20)]}.get(scope["path"], [b"fine"])
+    length = str(sum(map(len, pieces))).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+    for number, piece in enumerate(pieces, 1):
+        await send({"type": "http.response.body", "body": piece, "more_body": number < len(pieces)})
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[tuple[str, int]]:
-    server = http_server(app, seconds=SECONDS, grace=1)
+@dataclass
+class Listening:
+    """A server in a thread, and what it told."""
+
+    address: tuple[str, int]
+    server: Any
+    told: list[str]
+
+    @property
+    def connections(self) -> int:
+        return len(self.server.server_state.connections)
+
+
+@contextlib.contextmanager
+def running(seconds: float, **options: Any) -> Iterator[Listening]:
+    told: list[str] = []
+    server = http_server(app, seconds=seconds, grace=1, tell=told.append, **options)
     with listening("127.0.0.1", 0) as opened:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]})
         thread.start()
         until(lambda: server.started)
-        yield opened.getsockname()[:2]
-        server.should_exit = True
-        thread.join(120)
+        try:
+            yield Listening(opened.getsockname()[:2], server, told)
+        finally:
+            server.should_exit = True
+            thread.join(120)
+
+
+@pytest.fixture(scope="module")
+def served_here() -> Iterator[Listening]:
+    with running(SECONDS) as server:
+        yield server
+
+
+@pytest.fixture
+def address(served_here: Listening) -> tuple[str, int]:
+    return served_here.address
 
 
 def served(client: socket.socket, request: bytes) -> bool:
@@ -181,6 +238,149 @@ def test_head_that_is_too_large_is_refused(address: tuple[str, int], head: bytes
         client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
         time.sleep(0.1)
         client.sendall(head)
-        assert client.recv(100).startswith(b"HTTP/1.1 400")
+        assert client.recv(100).startswith(b"HTTP/1.1 431")
     with socket.create_connection(address, timeout=120) as client:
         assert served(client, b"GET / HTTP/1.0\r\n\r\n")
+
+
+# -- clients that do not read ------------------------------------------------------------------------------------------
+
+
+def deaf(address: tuple[str, int], path: str) -> socket.socket:
+    """A client that asks and never reads."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(address)
+    client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    return client
+
+
+@pytest.mark.parametrize("path", ["/large", "/whole"])
+def test_client_that_does_not_take_its_answer_is_dropped(path: str) -> None:
+    with running(SECONDS) as server:
+        clients = [deaf(server.address, path) for _ in range(5)]
+        until(lambda: server.told.count("unread") == 5)
+        until(lambda: server.connections == 0)
+        for client in clients:
+            client.close()
+        with socket.create_connection(server.address, timeout=5) as client:
+            assert served(client, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+
+
+def test_client_that_reads_gets_all_of_a_large_answer() -> None:
+    with running(30) as server, deaf(server.address, "/large") as client:
+        client.settimeout(20)
+        read = 0
+        while read < LARGE * 2**20 and (more := client.recv(2**20)):
+            read += len(more)
+        assert read >= LARGE * 2**20
+        assert server.told == []
+
+
+# -- HTTP that two readers could read in two ways ----------------------------------------------------------------------
+
+
+def said(address: tuple[str, int], request: bytes) -> bytes:
+    """All that the server says to the request before it hangs up."""
+    found = b""
+    with socket.create_connection(address, timeout=10) as client, contextlib.suppress(ConnectionError):
+        client.sendall(request)
+        while more := client.recv(65_536):
+            found += more
+    return found
+
+
+@pytest.mark.parametrize("first", [b"Content-Length: 4\r\nTransfer-Encoding: chunked", b"Transfer-Encoding: chunked"])
+def test_a_length_and_a_transfer_encoding_together_are_refused(address: tuple[str, int], first: bytes) -> None:
+    body = b"4\r\nfour\r\n0\r\n\r\n"
+    answer = said(address, b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + first + b"\r\n\r\n" + body)
+    if b"Length" in first:
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert b'"code": "http"' in answer
+        assert b"not both" in answer
+    else:
+        assert answer.startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("lengths", [(4, 5), (5, 4)])
+def test_two_lengths_that_differ_are_refused(address: tuple[str, int], lengths: tuple[int, int]) -> None:
+    given = b"".join(b"Content-Length: %d\r\n" % length for length in lengths)
+    assert said(address, b"POST / HTTP/1.1\r\nHost: x\r\n" + given + b"\r\nfour!").startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"A: " + b"x" * 120_000 + b"\r\n", 431),
+        (b"A: b\r\n" * 20_000, 431),
+        (b"A: b\r\n" * MOST_HEADERS, 431),
+        (b"A: b\r\n" * (MOST_HEADERS - 10), 200),
+        (b"A: " + b"x" * (MOST_HEAD - 200) + b"\r\n", 200),
+    ],
+    ids=["long", "very many", "many", "some", "fits"],
+)
+def test_the_whole_of_a_head_is_bounded_also_where_it_comes_in_one_piece(
+    address: tuple[str, int], head: bytes, status: int
+) -> None:
+    answer = said(address, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + head + b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 %d " % status) or (not answer and status == 431)  # reset while it still sent
+
+
+# -- too many connections ----------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Guest:
+    """A connection that only counts."""
+
+    crowd: Crowd
+    address: str
+    waits: bool = True
+    dropped: bool = False
+
+    def drop(self) -> None:
+        self.dropped = True
+        self.crowd.leave(self)
+
+
+def test_who_has_most_connections_loses_the_oldest_that_waits() -> None:
+    crowd = Crowd(5)
+    guests = [Guest(crowd, who) for who in ("ann", "eve", "eve", "eve", "ann")]
+    guests[1].waits = False
+    for guest in guests:
+        crowd.enter(guest)
+    assert len(crowd) == 5
+    crowd.enter(late := Guest(crowd, "bob"))
+    assert [guest.dropped for guest in (*guests, late)] == [False, False, True, False, False, False]
+    for guest in guests:
+        guest.waits = False
+    late.waits = False
+    crowd.enter(last := Guest(crowd, "ann", waits=False))
+    assert last.dropped, "nobody who is answered goes"
+    assert len(crowd) == 5
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.booleans())), st.integers(1, 4))
+def test_a_crowd_is_never_larger_than_it_may_be(events: list[tuple[str, bool, bool]], most: int) -> None:
+    crowd = Crowd(most)
+    inside: list[Guest] = []
+    for who, waits, leaves in events:
+        crowd.enter(guest := Guest(crowd, who, waits))
+        inside = [each for each in (*inside, guest) if not each.dropped]
+        if leaves and inside:
+            crowd.leave(inside.pop(0))
+        assert len(crowd) == len(inside) <= most
+
+
+def test_many_connections_of_one_address_leave_room_for_another() -> None:
+    with contextlib.ExitStack() as opened, running(30, connections=20) as server:
+        honest = opened.enter_context(socket.create_connection(server.address, timeout=10))
+        assert served(honest, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        for _ in range(60):
+            opened.enter_context(socket.create_connection(server.address, source_address=("127.0.0.2", 0)))
+        until(lambda: server.told.count("connections") == 41)
+        until(lambda: server.connections == 20)
+        assert served(honest, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"), "an idle one of who has few stays"
+        other = opened.enter_context(socket.create_connection(server.address, timeout=10))
+        assert served(other, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        until(lambda: server.connections == 20)

@@ -36,6 +36,13 @@ def mcp(
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="A name under which clients call. Repeatable."),
     ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option("--allow-origin", metavar="URL", help="Where web pages that may call come from. Repeatable."),
+    ] = None,
+    max_seconds: Annotated[
+        float, typer.Option("--max-seconds", metavar="S", help="For one call; a late one ends.")
+    ] = 300.0,
     user_id: opt.UserId = None,
     agent_id: opt.AgentId = None,
     run_id: opt.RunId = None,
@@ -58,11 +65,13 @@ def mcp(
     A client starts it and speaks over standard input and output; with --http it listens. An id that is named here binds
     the server: its tools then see and touch the notes of that scope alone.
     """
-    if not http and (key_env or allow_host):
-        raise InputError("--key-env and --allow-host are for --http")
+    if not http and (key_env or allow_host or allow_origin):
+        raise InputError("--key-env, --allow-host and --allow-origin are for --http")
     bound, budget = validate.scope(user_id, agent_id, run_id), check_budget(budget)
     ours = _ours()
-    address = ours.Address(host, port, _key(key_env), tuple(allow_host or ())) if http else None
+    named, pages = tuple(allow_host or ()), tuple(allow_origin or ())
+    address = ours.Address(host, port, _key(key_env), named, pages) if http else None
+    workers = ours.Workers(max_seconds)
     chosen = opt.model(model, model_name)
     if as_json:
         given = {
@@ -71,6 +80,7 @@ def mcp(
             "--counter": counter, "--retriever": retriever, "--embedder": embedder, "--timeout": timeout,
             "--model": model if opt.is_url(model) else _absolute(model), "--model-name": model_name,
             "--no-focus": no_focus or None, "--guard": guard,
+            "--max-seconds": None if max_seconds == ours.SECONDS else max_seconds,
         }  # fmt: skip
         entry = _command(given) if address is None else _url(address, ours.PATH, key_env)
         show.document({"mcpServers": {"retcon": entry}})
@@ -79,7 +89,6 @@ def mcp(
         db, create=True, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k,
         timeout=timeout, focus=not no_focus, guard=guard, **chosen,
     ) as memory:  # fmt: skip
-        workers = ours.Workers()
         server = ours.build(ours.Desk(memory, bound_to(bound), budget), workers)
         if address is None:
             ours.serve_stdio(server, workers, memory.close)

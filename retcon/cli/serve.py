@@ -76,6 +76,18 @@ def serve(
     max_at_once: Annotated[
         int, typer.Option("--max-at-once", metavar="N", min=1, help="Requests; more are turned away.")
     ] = _LIMITS.in_flight,
+    max_at_once_per_key: Annotated[
+        int, typer.Option("--max-at-once-per-key", metavar="N", min=1, help="Requests of one key.")
+    ] = _LIMITS.key_in_flight,
+    max_notes_per_key: Annotated[
+        int, typer.Option("--max-notes-per-key", metavar="N", min=0, help="Notes in a key's scope; 0: any number.")
+    ] = _LIMITS.key_notes,
+    max_page_bytes: Annotated[
+        int, typer.Option("--max-page-bytes", metavar="BYTES", min=1, help="Of the notes in one answer.")
+    ] = _LIMITS.page_bytes,
+    max_connections: Annotated[
+        int, typer.Option("--max-connections", metavar="N", min=1, help="Open at once.")
+    ] = _LIMITS.connections,
     rate: Annotated[
         float, typer.Option("--rate", metavar="N", min=0, help="Requests a second of one key; 0: any number.")
     ] = _LIMITS.rate,
@@ -101,6 +113,7 @@ def serve(
     closed = kept.exist()
     if keys is not None and not closed:  # a mistyped path would let in whoever comes
         raise InputError(f"--keys {keys}: there is no key in it; 'retcon keys add --keys {keys}' makes one")
+    kept.check()
     check_host(host, kept)  # before a store is made
 
     def ready(url: str) -> None:
@@ -110,7 +123,8 @@ def serve(
 
     limits = Limits(
         body=max_body, text=max_text, budget=max_budget, top_k=max_top_k, seconds=max_seconds, in_flight=max_at_once,
-        rate=rate, burst=burst, threads=threads,
+        key_in_flight=max_at_once_per_key, key_notes=max_notes_per_key, page_bytes=max_page_bytes,
+        connections=max_connections, rate=rate, burst=burst, threads=threads,
     )  # fmt: skip
     with closing(kept), opt.opened(
         db, create=True, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k,

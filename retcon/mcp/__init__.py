@@ -8,7 +8,7 @@ transport.py  standard input and output, streamable HTTP, the key, the end
 """
 
 from retcon.mcp.desk import Desk
-from retcon.mcp.server import Workers, build
+from retcon.mcp.server import SECONDS, Workers, build
 from retcon.mcp.transport import PATH, Address, serve_http, serve_stdio
 
-__all__ = ["PATH", "Address", "Desk", "Workers", "build", "serve_http", "serve_stdio"]
+__all__ = ["PATH", "SECONDS", "Address", "Desk", "Workers", "build", "serve_http", "serve_stdio"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from retcon import validate
+from retcon import deadline, validate
 from retcon.answer import Answer, Rung
 from retcon.errors import InputError, NotFoundError
 from retcon.grant import EVERYTHING, Grant
@@ -114,6 +114,7 @@ class Desk:
         return _answered(answer)
 
     def _go_on(self, rung: Rung) -> None:
+        deadline.check()
         if self.stopped():
             raise StoppedError
 
@@ -125,20 +126,24 @@ class Desk:
         """Memories in full, with their versions."""
         found: list[shapes.Origin] = []
         missing: list[str] = []
+        room = _Room()
         for note_id in dict.fromkeys(given.ids):
             try:
-                found.append(self._origin(note_id, given))
+                found.append(self._origin(note_id, given, room))
             except NotFoundError:
                 missing.append(note_id)
         if not found:
             raise NotFoundError(missing[0])
         return shapes.SourcesResult(sources=found, missing=missing)
 
-    def _origin(self, note_id: str, given: shapes.Whose) -> shapes.Origin:
-        note = self._note(note_id, given)
-        versions = [each for each in self.memory.history(note.id) if self.granted(given).covers(each)]
-        shown = [shapes.MemoryItem.of(each) for each in versions] if len(versions) > 1 else []
-        return shapes.Origin(memory=shapes.MemoryItem.of(note), versions=shown)
+    def _origin(self, note_id: str, given: shapes.Whose, room: _Room) -> shapes.Origin:
+        grant, note = self.granted(given), self._note(note_id, given)
+        shown, more = [], False
+        if note.supersedes is not None or note.superseded_by is not None:
+            versions = grant.versions(note, self.memory.get)
+            shown = [room.item(each) for each in room.while_left(versions)]
+            more = next(versions, None) is not None
+        return shapes.Origin(memory=room.item(note), versions=shown if len(shown) > 1 or more else [], more=more)
 
     def delete(self, given: shapes.One) -> shapes.Gone:
         """Delete one memory."""
@@ -165,6 +170,26 @@ class Desk:
 
     def _budget(self, given: int | None) -> int:
         return self.budget if given is None else given
+
+
+class _Room:
+    """How much of notes an answer may still hold."""
+
+    def __init__(self) -> None:
+        self.left = shapes.ROOM
+
+    def item(self, note: Note) -> shapes.MemoryItem:
+        """The note, or its beginning where there is no room for more."""
+        item = shapes.MemoryItem.of(note)
+        if item.cost > self.left:
+            item = item.beginning()
+        self.left -= item.cost
+        return item
+
+    def while_left(self, notes: Iterator[Note]) -> Iterator[Note]:
+        """The notes for which there is room."""
+        while self.left > 0 and (note := next(notes, None)) is not None:
+            yield note
 
 
 def _filter(given: shapes.Within) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The tools, a resource and a prompt as an MCP server. Memory calls run in threads: the event loop stays free.
 
 A client that cancels stops waiting at once. A write that had begun ends in its transaction, whole; one that had not
-begun never does.
+begun never does. A read that takes longer than the server's limit ends with an error, and so does its thread's work.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import asyncio
 import contextlib
 import contextvars
 import json
+import math
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -25,7 +27,8 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel
 
 import retcon
-from retcon.errors import InputError, RetconError
+from retcon.deadline import until
+from retcon.errors import DeadlineError, InputError, RetconError
 from retcon.mcp import shapes
 from retcon.mcp.desk import Desk
 from retcon.mcp.tools import TOOLS
@@ -38,6 +41,7 @@ Context = ServerRequestContext[Any, Any]
 MEMORY = "memory://"
 PROMPT = "with_memory"
 JSON = "application/json"
+SECONDS = 300.0  # for one call; a model on this machine may need many of them
 LONGEST = 1000  # characters of an error: a model reads it and corrects its call
 _ABOUT = (
     "Long-term memory under a token budget. Before you answer something that may depend on earlier conversations, call "
@@ -53,9 +57,16 @@ _FREE = (
 
 
 class Workers:
-    """Threads for memory calls: those that may wait for a model have their own, so that they hold up no others."""
+    """Threads for memory calls: those that may wait for a model have their own, so that they hold up no others.
 
-    def __init__(self) -> None:
+    A call that only reads ends after `seconds`, its waiting time counted. One that writes is dropped if it has not
+    begun by then; once begun it goes on to its end, so that an error always means that nothing was written.
+    """
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        if not (seconds > 0 and math.isfinite(seconds)):
+            raise InputError(f"the time for one call is a number of seconds above 0, not {seconds}")
+        self.seconds = seconds
         self._pools = {
             False: ThreadPoolExecutor(8, thread_name_prefix="retcon"),
             True: ThreadPoolExecutor(4, thread_name_prefix="retcon-model"),
@@ -63,14 +74,35 @@ class Workers:
         self._running: dict[bool, set[Future[Any]]] = {False: set(), True: set()}
         self._closed = False
 
-    async def run(self, call: Callable[[], T], *, model: bool = False) -> T:
-        """What the call returns. If this is cancelled, a call that has begun goes on by itself."""
+    @property
+    def working(self) -> int:
+        """Calls that are under way or wait for a thread."""
+        return sum(map(len, self._running.values()))
+
+    async def run(self, call: Callable[[], T], *, model: bool = False, writes: bool = False) -> T:
+        """What the call returns. If this is cancelled, a call that has begun goes on by itself, to its deadline."""
         if self._closed:
             raise InputError("the server is shutting down")
-        future = self._pools[model].submit(contextvars.copy_context().run, call)
+        end = time.monotonic() + self.seconds
+        future = self._pools[model].submit(contextvars.copy_context().run, _within, end, call, writes)
         self._running[model].add(future)
         future.add_done_callback(self._running[model].discard)
-        return await asyncio.wrap_future(future)
+        waiting = asyncio.wrap_future(future)
+        waiting.add_done_callback(_forget)
+        try:
+            done, _ = await asyncio.wait({waiting}, timeout=self.seconds)
+        except asyncio.CancelledError:
+            future.cancel()  # what had not begun never does
+            raise
+        if not done and (future.cancel() or not writes):
+            raise self._late()
+        try:
+            return await waiting
+        except DeadlineError:
+            raise self._late() from None
+
+    def _late(self) -> DeadlineError:
+        return DeadlineError(f"not done within {self.seconds:g} seconds; nothing was written")
 
     def finish(self, seconds: float) -> bool:
         """Whether nothing runs any more. Writes have that long to end; models are not waited for."""
@@ -79,6 +111,17 @@ class Workers:
             pool.shutdown(wait=False, cancel_futures=True)
         wait(self._running[False], timeout=seconds)
         return not any(self._running.values())
+
+
+def _forget(waiting: asyncio.Future[Any]) -> None:
+    """Take note of an error, also where nobody waits for it any more."""
+    if not waiting.cancelled():
+        waiting.exception()
+
+
+def _within(end: float, call: Callable[[], T], writes: bool) -> T:
+    with until(math.inf if writes else end):
+        return call()
 
 
 def build(desk: Desk, workers: Workers) -> Server[Any]:
@@ -116,13 +159,13 @@ class _Offers:
             raise InputError(f"there is no tool {name[:40]!r}; there are {', '.join(TOOLS)}")
         given = tool.read(arguments, bound=self.bound)
         waits = tool.model and self.desk.memory.chat is not None
-        return await self._at_desk(lambda desk: tool.call(desk, given), model=waits)
+        return await self._at_desk(lambda desk: tool.call(desk, given), model=waits, writes=tool.writes)
 
-    async def _at_desk(self, act: Callable[[Desk], T], *, model: bool) -> T:
+    async def _at_desk(self, act: Callable[[Desk], T], *, model: bool, writes: bool = False) -> T:
         left = Event()
         desk = replace(self.desk, stopped=left.is_set)
         try:
-            return await self.workers.run(lambda: act(desk), model=model)
+            return await self.workers.run(lambda: act(desk), model=model, writes=writes)
         finally:
             left.set()  # after the result nobody asks any more
 

@@ -10,6 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from retcon.note import Note
 
 LONGEST_EXCERPT = 2_000  # characters of a note in a list of results; get_memory gives all of it
+ROOM = 400_000  # characters of notes in one answer, about; beyond them notes are cut
+ENTRY = 300  # characters that a note costs beside its words
 
 
 def _unquoted(value: object) -> object:
@@ -154,11 +156,24 @@ class MemoryItem(BaseModel):
     supersedes: str | None = Field(default=None, description="The id of the older memory that this one corrects.")
     superseded_by: str | None = Field(default=None, description="The id of the newer memory that corrects this one.")
     created_at: str | None = Field(default=None, description="When it was stored, UTC.")
+    truncated: bool = Field(
+        default=False, description="Whether the answer was full, so that this is cut: get_memory gives all of it."
+    )
 
     @classmethod
     def of(cls, note: Note) -> MemoryItem:
         """The note as a client sees it."""
         return cls(**{name: value for name, value in note.to_dict().items() if name in cls.model_fields})
+
+    @property
+    def cost(self) -> int:
+        """Its characters, about."""
+        return ENTRY + len(self.text) + len(json.dumps(self.metadata))
+
+    def beginning(self) -> MemoryItem:
+        """The memory cut to an excerpt."""
+        cut = {"text": self.text[:LONGEST_EXCERPT], "metadata": {}, "truncated": True}
+        return self.model_copy(update=cut)
 
 
 class Added(BaseModel):
@@ -237,6 +252,7 @@ class Origin(BaseModel):
 
     memory: MemoryItem
     versions: list[MemoryItem] = Field(description="Every version, oldest first, where it was corrected; else empty.")
+    more: bool = Field(default=False, description="Whether there are further versions, for which there was no room.")
 
 
 class SourcesResult(BaseModel):

@@ -35,6 +35,11 @@ class Tool:
     hints: ToolAnnotations
     model: bool = False  # may wait for a model
 
+    @property
+    def writes(self) -> bool:
+        """Whether it may change what is stored."""
+        return not self.hints.read_only_hint
+
     def arguments(self, *, bound: bool) -> list[str]:
         """The names of what it takes, whose memories last; a bound server takes no scope."""
         own = [name for name in self.takes.model_fields if name not in IDS]

@@ -12,10 +12,11 @@ import hmac
 import json
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
@@ -29,13 +30,14 @@ from pydantic import ValidationError
 
 from retcon.errors import InputError
 from retcon.mcp.server import Workers
-from retcon.serving import bracketed, error_body, http_server, is_loopback, line, listening, proxied
+from retcon.serving import bracketed, error_body, host_name, http_server, is_loopback, line, listening, proxied
 
 PATH = "/mcp"
 GRACE = 3.0  # seconds that writes, and answers over HTTP, have to end
 SECONDS = 30.0  # that a request over HTTP may take to come in
 _EVERYWHERE = ("0.0.0.0", "::", "")
 _ORDINARY = "ASGI callable returned without"  # how uvicorn calls a stream that ends with the server
+_ORIGIN = re.compile(r"https?://[^/\s:@*?#\[\]]+(:[0-9]{1,5})?|https?://\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -118,6 +120,7 @@ class Address:
     port: int = 8765
     key: str | None = None
     names: tuple[str, ...] = ()  # that clients use for this machine, in the Host header
+    origins: tuple[str, ...] = ()  # of web pages that may call, beside the server's own
 
     def __post_init__(self) -> None:
         if self.key is None and not is_loopback(self.host):
@@ -126,32 +129,55 @@ class Address:
             raise InputError("--allow-host lets others in: --key-env NAME names the key they need")
         if self.host in _EVERYWHERE and not self.names:
             raise InputError("listening on every address needs --allow-host NAME: what clients call this machine")
+        for origin in self.origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise InputError(f"--allow-origin is like https://box.lan:8443, not {origin[:80]!r}")
 
     @property
     def security(self) -> TransportSecuritySettings:
-        """Which Host and Origin headers are let through."""
+        """Which Host and Origin headers are let through.
+
+        A proxy may change the port of a name, so any port goes with a Host. An Origin is the server's own to the
+        letter: another port of this machine is another program's.
+        """
         own = () if self.host in _EVERYWHERE or is_loopback(self.host) else (bracketed(self.host),)
-        hosts = [each for name in (*_LOCAL, *own, *self.names) for each in (name, f"{name}:*")]
+        names = (*_LOCAL, *own, *self.names)
+        ports = ("", f":{self.port}") if self.port == 80 else (f":{self.port}",)
         return TransportSecuritySettings(
             enable_dns_rebinding_protection=True,
-            allowed_hosts=hosts,
-            allowed_origins=[f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts],
+            allowed_hosts=[each for name in names for each in (name, f"{name}:*")],
+            allowed_origins=[*(f"http://{name}{port}" for name in names for port in ports), *self.origins],
         )
 
 
 def serve_http(server: Server[Any], workers: Workers, close: Callable[[], None], address: Address) -> None:
     """Answer at `http://host:port/mcp` until a signal comes."""
     _log_plainly()
-    app: Any = server.streamable_http_app(streamable_http_path=PATH, transport_security=address.security)
-    app = Unproxied(app) if address.key is None else Keyed(app, address.key)
-    web = http_server(app, seconds=SECONDS, grace=GRACE)
     with listening(address.host, address.port) as opened:
         host, port = opened.getsockname()[:2]
+        security = replace(address, port=port).security
+        app: Any = server.streamable_http_app(streamable_http_path=PATH, transport_security=security)
+        app = Named(Unproxied(app) if address.key is None else Keyed(app, address.key))
+        web = http_server(app, seconds=SECONDS, grace=GRACE)
         print(f"retcon: MCP at http://{bracketed(host)}:{port}{PATH}, Ctrl-C ends it", file=sys.stderr, flush=True)
         for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn passes a signal on once it has shut down: end here
             signal.signal(number, lambda *_: None)
         web.run(sockets=[opened])
     leave(workers, close)
+
+
+class Named:
+    """An app that answers no Host header that is not a name and a port: `[::1]:x.evil.example` begins like ours."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        hosts = [value.decode("latin-1") for name, value in scope.get("headers", ()) if name == b"host"]
+        if scope["type"] != "http" or (len(hosts) == 1 and host_name(hosts[0])):
+            await self.app(scope, receive, send)
+            return
+        await _refuse(send, 421, error_body("host", "the Host header names no host"))
 
 
 class Keyed:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 from retcon.errors import ModelError
@@ -43,6 +44,26 @@ class Chat(Protocol):
     def kind(self) -> str: ...  # of the adapter: http, gguf, hf, fake, cassette
 
     def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]: ...
+
+
+MOST_TOKENS = 2**31  # of one call: what a model says beyond that is no count
+
+
+def token_count(value: object) -> int | None:
+    """The value where it can be a number of tokens; None where it cannot."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value < MOST_TOKENS else None  # type: ignore[operator, return-value]
+
+
+def sound(reply: Reply) -> Reply:
+    """The reply with numbers that can be added up, sent and kept: others count as nothing."""
+    seconds, logprob = reply.seconds, reply.logprob
+    return replace(
+        reply, prompt_tokens=token_count(reply.prompt_tokens) or 0,
+        completion_tokens=token_count(reply.completion_tokens) or 0,
+        seconds=float(seconds) if isinstance(seconds, (int, float)) and 0 <= seconds < MOST_TOKENS else 0.0,
+        logprob=logprob if isinstance(logprob, float) and math.isfinite(logprob) else None,
+    )  # fmt: skip
 
 
 def plain_ask(ask: Ask) -> dict[str, Any]:

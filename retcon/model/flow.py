@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from retcon import deadline
 from retcon.model.base import Ask
 from retcon.model.step import cache, joined, trimmed
 
@@ -82,6 +83,7 @@ class Flow:
         answer = max(row.ask.max_tokens for row in waiting)
         batch: _Batch | None = None
         while waiting or batch is not None:
+            deadline.check()
             room = self._room(waiting, under_way, answer, tokens, most)
             if waiting and (batch is None or len(under_way) <= LEAVE * room):
                 new = [waiting.popleft() for _ in range(min(len(waiting), max(1, room - len(under_way))))]

@@ -24,8 +24,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from retcon import deadline
 from retcon.errors import (
     ContextTooLongError,
+    DeadlineError,
     InputError,
     MalformedReplyError,
     MissingExtraError,
@@ -93,11 +95,11 @@ class GgufChat:
         try:
             waiting = [self._native.submit(partial(self._ask, ask, stop)) for ask in asks]
             return [
-                each.result() if each is not None else ModelUnavailableError(f"{self.name} is closed")
+                _result(each) if each is not None else ModelUnavailableError(f"{self.name} is closed")
                 for each in waiting
             ]
         finally:
-            stop.set()  # after Ctrl-C: what still runs ends at its next token
+            stop.set()  # after Ctrl-C, or when it is late: what still runs ends at its next token
 
     def close(self) -> None:
         """Wait for the asks under way, then free the model."""
@@ -210,6 +212,15 @@ class _Heard:
             finish="length" if self.finish == "length" else "stop",
             logprob=sum(finite) / len(finite) if finite else None,
         )
+
+
+def _result(waiting: Future[Reply | ModelError]) -> Reply | ModelError:
+    """The answer, or an error once the caller's time is over."""
+    left = deadline.left()
+    try:
+        return waiting.result(None if left == math.inf else left)
+    except TimeoutError:
+        raise DeadlineError("no reply of the model before the time for this work was over") from None
 
 
 def _payload(ask: Ask) -> dict[str, Any]:

@@ -9,6 +9,7 @@ exceptions, and redirects are not followed.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import ipaddress
 import json
@@ -23,14 +24,16 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
+from retcon import deadline
 from retcon.errors import (
     AuthError,
     ContextTooLongError,
+    DeadlineError,
     InputError,
     MalformedReplyError,
     MissingExtraError,
@@ -39,7 +42,7 @@ from retcon.errors import (
     ModelUnavailableError,
     RateLimitError,
 )
-from retcon.model.base import Ask, Reply, clean, clean_messages
+from retcon.model.base import Ask, Reply, clean, clean_messages, token_count
 from retcon.tokens import counter
 from retcon.words import words
 
@@ -52,6 +55,8 @@ MOST_BYTES = 4 * 2**20  # of a reply to one ask
 CONNECT = 10.0  # seconds for a connection, where the time-out allows more
 FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0  # seconds before a retry: backoff starts here, and nothing waits longer
 _SAID = 200  # characters of the server's own words in an error
+_NEAR = 20_000  # characters of them that are looked at
+_PART = 8  # characters of the key that are taken for a part of it
 
 # Parameters that newer hosted models refuse by name, and what to send in their place; None sends nothing.
 _RENAMED: Mapping[str, str | None] = {"max_tokens": "max_completion_tokens", "temperature": None}
@@ -97,11 +102,42 @@ class Endpoint:
             raise InputError(f"concurrency is 1 or more and retries 0 or more, not {self.concurrency}, {self.retries}")
 
     def redacted(self, said: str) -> str:
-        """The server's words in one line, cut, without the key."""
-        line = " ".join(said.split())
-        if self.key:
-            line = line.replace(self.key, "[key]")
-        return clean("".join(c if c.isprintable() else "?" for c in line))[:_SAID]
+        """The server's words in one line, without the key or a part of it, then cut."""
+        near = " ".join(said.split())[:_NEAR]
+        line = clean(" ".join("".join(c if c.isprintable() else " " for c in near).split()))
+        return without(self.key, line)[:_SAID] if self.key else line[:_SAID]
+
+
+def without(key: str, line: str) -> str:
+    """The beginning of the line without the key: as it is, with blanks in it, percent-encoded, in hex or in base64.
+
+    A part of it that is long enough to be one by no accident goes too. More of the line than is shown is looked at, so
+    that the key is known also where the end of what is shown runs through it.
+    """
+    forms = _forms(key)
+    line = line[: _SAID + 4 * max(map(len, forms))]
+    places = [place for place, sign in enumerate(line) if "!" <= sign <= "~"]
+    squeezed = "".join(line[place] for place in places).lower()
+    hidden: set[int] = set()
+    for form in forms:
+        size = min(_PART, len(form))
+        parts = {form[i : i + size] for i in range(len(form) - size + 1)}
+        for start in range(len(squeezed) - size + 1):
+            if squeezed[start : start + size] in parts:
+                hidden.update(range(places[start], places[start + size - 1] + 1))
+    return "".join(
+        sign if place not in hidden else "[key]" if place - 1 not in hidden else "" for place, sign in enumerate(line)
+    )
+
+
+def _forms(key: str) -> set[str]:
+    """How the key may be written, in lower case and without blanks."""
+    plain = key.encode()
+    forms = {key, quote(key, safe=""), "".join(f"%{byte:02x}" for byte in plain), plain.hex()}
+    for ahead in range(3):  # base64 depends on where in a longer text the key begins
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            forms.add(encode(bytes(ahead) + plain).decode().rstrip("=")[(0, 2, 3)[ahead] :][:-1])
+    return {squeezed for form in forms if (squeezed := "".join(form.split()).lower())}
 
 
 class HttpChat:
@@ -166,7 +202,8 @@ class HttpChat:
             return MalformedReplyError(f"{self.name}: the reply's content is {type(text).__name__}, not text")
         text = clean(text)
         usage = found.get("usage")
-        prompt, completion = (_whole(usage, name) for name in ("prompt_tokens", "completion_tokens"))
+        told = usage if isinstance(usage, dict) else {}
+        prompt, completion = (token_count(told.get(name)) for name in ("prompt_tokens", "completion_tokens"))
         if prompt is None:
             prompt = sum(self._count(message["content"]) for message in ask.messages)
         if completion is None:
@@ -225,12 +262,14 @@ class HttpEmbed:
         try:
             data = sorted(found["data"], key=lambda row: int(row["index"]))
             rows = np.array([row["embedding"] for row in data], np.float64)
-        except (LookupError, TypeError, ValueError):
+        except (LookupError, TypeError, ValueError, OverflowError):
             rows = np.empty(0)
         wanted = (len(texts), self._dim or (max(1, rows.shape[1]) if rows.ndim == 2 else 1))
         if rows.shape != wanted or not np.isfinite(rows).all():
             return MalformedReplyError(f"{self.name}: the reply holds vectors {rows.shape}, expected {wanted}")
         self._dim = wanted[1]
+        largest = np.abs(rows).max(axis=1, keepdims=True)
+        rows = rows / np.where(largest > 0, largest, 1.0)  # squares of what is huge or tiny are no numbers
         norms = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
         return (rows / np.where(norms > 0, norms, 1.0)).astype(np.float32)
 
@@ -239,10 +278,11 @@ def mean_logprob(choice: Any) -> float | None:
     """The mean log-probability of a choice's tokens, where it carries them."""
     try:
         values = [float(token["logprob"]) for token in choice["logprobs"]["content"]]
-    except (LookupError, TypeError, ValueError):
+    except (LookupError, TypeError, ValueError, OverflowError):
         return None
     finite = [value for value in values if math.isfinite(value)]
-    return sum(finite) / len(finite) if finite else None
+    mean = sum(value / len(finite) for value in finite)
+    return mean if finite and math.isfinite(mean) else None
 
 
 # -- the requests ------------------------------------------------------------------------------------------------------
@@ -383,9 +423,13 @@ class _Line:
         async def every() -> list[T]:
             return list(await asyncio.gather(*(job(client) for job in jobs)))
 
+        left = deadline.left()
         future = asyncio.run_coroutine_threadsafe(every(), loop)
         try:
-            return future.result()
+            return future.result(None if left == math.inf else left)
+        except TimeoutError:
+            future.cancel()
+            raise DeadlineError(f"{self.endpoint.base}: no reply before the time for this work was over") from None
         except BaseException:  # Ctrl-C: nothing goes on behind the caller's back
             future.cancel()
             raise
@@ -508,18 +552,21 @@ def _server_words(body: bytes) -> tuple[str, str, str]:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
-        return body[:1000].decode("utf-8", "replace"), "", ""
+        return body.decode("utf-8", "replace"), "", ""
     error = found.get("error", found) if isinstance(found, dict) else found
     if not isinstance(error, dict):
-        return str(error)[:1000], "", ""
+        return _text(error), "", ""
     message = error.get("message") or error.get("detail") or ""
-    code = f"{error.get('code') or ''} {error.get('type') or ''}".strip()
-    return str(message)[:1000], str(error.get("param") or ""), code
+    code = f"{_text(error.get('code'))} {_text(error.get('type'))}".strip()
+    return _text(message), _text(error.get("param")), code
 
 
-def _whole(usage: Any, name: str) -> int | None:
-    value = usage.get(name) if isinstance(usage, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+def _text(value: Any) -> str:
+    """A value of the server's as words; it may be anything that JSON can hold."""
+    try:
+        return value if isinstance(value, str) else json.dumps(value) if value else ""
+    except RecursionError:
+        return ""
 
 
 def _httpx() -> Any:

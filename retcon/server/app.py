@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from fastapi import FastAPI, Header, Query, Request, Response
 from fastapi import Path as PathPart
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from pydantic import AfterValidator
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
@@ -49,19 +50,39 @@ NoteId = Annotated[
     AfterValidator(unquote),  # the gate has left it as it was sent
 ]
 WHY = {
-    400: "The body is not JSON.",
+    400: "The body is not JSON, or names something twice.",
     401: "No key, or one that is wrong or revoked.",
     403: "Not with this key, or not from there.",
     404: "No such note, or none of yours.",
     409: "It contradicts what is stored.",
     413: "The body is too large.",
     422: "The request cannot be used as it is.",
-    429: "Too many requests with this key.",
+    429: "Too many requests with this key, a second or at once.",
     502: "The model failed.",
     503: "Too many requests at once, or the store is locked; nothing was written.",
     504: "It took too long; nothing was written.",
+    507: "The notes of this key have reached their quota; nothing was written.",
 }
 ALWAYS = (401, 403, 413, 422, 429, 503, 504)
+
+
+class StrictRequest(Request):
+    """A request whose body names nothing twice: another reader could take the other of the two values."""
+
+    async def json(self) -> Any:
+        return s.parsed(await self.body())
+
+
+class StrictRoute(APIRoute):
+    """A route of such requests."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def strictly(request: Request) -> Response:
+            return await handle(StrictRequest(request.scope, request.receive))
+
+        return strictly
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +96,17 @@ class Service:
 
     async def read(self, request: Request, call: Callable[[Grant], Plain], *, model: bool = False) -> Response:
         """The answer of a verb that only reads."""
-        found, body = await self.workers.read(
-            partial(_with_bytes, call, request.state.grant), request.state.deadline, model=model
-        )
+        grant = request.state.grant
+        key = grant.id if grant else "nobody"  # on a page that needs no key
+        act = partial(_with_bytes, call, grant)
+        found, body = await self.workers.read(key, act, request.state.deadline, model=model)
         self._count(found)
         return _json(body)
 
     async def write(self, request: Request, key: str | None, make: Callable[[Grant], Write]) -> Response:
         """The answer of a write, which is done once for each Idempotency-Key."""
         grant, deadline = request.state.grant, request.state.deadline
-        done, body = await self.workers.write(partial(self._done, make, grant, key), deadline)
+        done, body = await self.workers.write(grant.id, partial(self._done, make, grant, key), deadline)
         self.metrics.count("retcon_notes_added_total", done.get("added", 0))
         self.metrics.count("retcon_notes_deleted_total", done.get("deleted", 0))
         return _json(body)
@@ -109,8 +131,13 @@ class Service:
 
 def build(memory: Memory, *, keys: Keys | None, limits: Limits, once: Once | None, reports: Path | None) -> FastAPI:
     """The application; see `retcon.server.create_app`."""
+    if keys is not None:
+        keys.check()
     theirs, once = once, once or Once(":memory:" if memory.store.in_memory else f"{memory.store.path}.requests")
     service = Service(Calls(memory, limits), Workers(limits), once, Metrics())
+    pools = service.workers.pools
+    service.metrics.watch("retcon_queued", lambda: {(("pool", name),): pool.queued for name, pool in pools.items()})
+    service.metrics.watch("retcon_working", lambda: {(("pool", name),): pool.working for name, pool in pools.items()})
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -124,11 +151,11 @@ def build(memory: Memory, *, keys: Keys | None, limits: Limits, once: Once | Non
         openapi_url=None, lifespan=lifespan, redirect_slashes=False, separate_input_output_schemas=False,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},  # they hold addresses
     )  # fmt: skip
+    app.state.service = service
+    app.router.route_class = StrictRoute
     app.add_middleware(Gate, keys=keys, limits=limits, metrics=service.metrics)
-    app.add_exception_handler(Refused, _refused)
-    app.add_exception_handler(RetconError, _refused)
-    app.add_exception_handler(RequestValidationError, _refused)
-    app.add_exception_handler(HTTPException, _refused)
+    for kind in (Refused, RetconError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, partial(_refused, service.metrics))
     _writes(app, service)
     _reads(app, service)
     _recalls(app, service)
@@ -150,7 +177,7 @@ def _documented(out: type[Any] | None, *more: int) -> dict[int | str, dict[str, 
 def _writes(app: FastAPI, service: Service) -> None:
     calls = service.calls
 
-    @app.post("/memories", responses=_documented(s.AddOut, 400, 404, 409), tags=["write"])
+    @app.post("/memories", responses=_documented(s.AddOut, 400, 404, 409, 507), tags=["write"])
     async def add(request: Request, body: s.AddIn, key: Key = None) -> Response:
         """Store a text, or a list of messages, as raw notes, in one transaction."""
         return await service.write(request, key, lambda grant: calls.add(grant, body))
@@ -166,7 +193,7 @@ def _writes(app: FastAPI, service: Service) -> None:
         """Delete a note and all that stands on it. A note that it corrected is current again."""
         return await service.write(request, key, lambda grant: calls.delete(grant, id))
 
-    @app.post("/memories/{id}/supersede", responses=_documented(s.SupersedeOut, 400, 404, 409), tags=["write"])
+    @app.post("/memories/{id}/supersede", responses=_documented(s.SupersedeOut, 400, 404, 409, 507), tags=["write"])
     async def supersede(request: Request, id: NoteId, body: s.SupersedeIn, key: Key = None) -> Response:  # noqa: A002
         """Correct a note: recall finds the correction from now on, and history shows both."""
         return await service.write(request, key, lambda grant: calls.supersede(grant, id, body))
@@ -186,10 +213,11 @@ def _reads(app: FastAPI, service: Service) -> None:
         """One note."""
         return await service.read(request, lambda grant: calls.get(grant, id))
 
-    @app.get("/memories/{id}/history", responses=_documented(s.NotesOut, 404), tags=["read"])
-    async def history(request: Request, id: NoteId) -> Response:  # noqa: A002
-        """Every version of a note, oldest first."""
-        return await service.read(request, lambda grant: calls.history(grant, id))
+    @app.get("/memories/{id}/history", responses=_documented(s.PageOut, 404), tags=["read"])
+    async def history(request: Request, id: NoteId, query: Annotated[s.HistoryQuery, Query()]) -> Response:  # noqa: A002
+        """Every version of a note, oldest first, page by page."""
+        _once_each(request)
+        return await service.read(request, lambda grant: calls.history(grant, id, query))
 
     @app.get("/memories/{id}/sources", responses=_documented(s.SourcesOut, 404), tags=["read"])
     async def sources(request: Request, id: NoteId) -> Response:  # noqa: A002
@@ -219,8 +247,7 @@ def _recalls(app: FastAPI, service: Service) -> None:
     @app.post("/ask", responses=_documented(s.AskOut, 400, 502), tags=["recall"])
     async def ask(request: Request, body: s.AskIn) -> Response:
         """The answer of the server's model to a question, from what is recalled, look by look."""
-        seen = service.workers.in_time(request.state.deadline)
-        return await service.read(request, lambda grant: calls.ask(grant, body, seen=seen), model=True)
+        return await service.read(request, lambda grant: calls.ask(grant, body), model=True)
 
 
 def _facts(app: FastAPI, service: Service) -> None:
@@ -288,8 +315,9 @@ def _once_each(request: Request) -> None:
         raise InputError("a parameter is given twice")
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _refused(metrics: Metrics, _: Request, error: Exception) -> Response:
     no = _reason(error)
+    metrics.count("retcon_refused_total", reason=no.code)
     return Response(error_body(no.code, no.message), no.status, no.headers, "application/json")
 
 
@@ -300,6 +328,8 @@ def _reason(error: Exception) -> Refused:
         return invalid(error.errors())
     if isinstance(error, RetconError):
         return refused(error)
+    if isinstance(error.__cause__, Refused):  # while the body was read
+        return error.__cause__
     if isinstance(error, HTTPException):
         told = {400: ("bad_json", "the body is not JSON"), 404: ("no_route", "there is nothing at this address")}
         told |= {405: ("method", "this address does not take that method")}

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import islice
 from typing import Any
 
-from retcon import retrieve, validate
+from retcon import deadline, retrieve, validate
 from retcon.errors import InputError, NotFoundError
 from retcon.grant import IDS, Grant
 from retcon.memory import Memory
@@ -30,14 +29,19 @@ from retcon.server.schema import (
     AskIn,
     DecideIn,
     DeleteQuery,
+    HistoryQuery,
     ListQuery,
     RecallIn,
     SearchIn,
     SupersedeIn,
     Which,
+    parsed,
 )
 from retcon.store import Deleted
 from retcon.trace import span
+
+_SHOWN = ("id", "speaker", "timestamp", "session")  # of a candidate, beside its text
+BRIEF = 200  # characters of a note in an answer that is full
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,7 @@ class Calls:
 
         def do(turn: Turn | None) -> Any:
             named = [_named(draft, turn, number) for number, draft in enumerate(self._linked(grant, drafts))]
+            self._within_quota(grant, [draft.get("id") for draft in named])
             single = isinstance(what, (str, Mapping))
             with span("retcon.add", notes=len(named)):
                 stored = self.memory.add(named[0] if single and named else named)
@@ -91,7 +96,9 @@ class Calls:
             new_id = chosen or (turn.id(0) if turn else None)
             with span("retcon.supersede"):
                 stored = self._done_before(new_id, old) if turn else None
-                stored = stored or self.memory.supersede(old.id, text, new_id=new_id, **fields)
+                if stored is None:
+                    self._within_quota(grant, [new_id])
+                    stored = self.memory.supersede(old.id, text, new_id=new_id, **fields)
             return [stored.id, stored.created_at, old.id]
 
         def answer(kept: Any) -> dict[str, Any]:
@@ -150,6 +157,24 @@ class Calls:
                 for link in links
             }
 
+    def _within_quota(self, grant: Grant, ids: Sequence[str | None]) -> None:
+        """Nothing, or an error where so many new notes are over the quota; one that is stored already is none."""
+        most = self.limits.key_notes
+        if not most or grant.admin:
+            return
+        held = self.memory.store.count(grant.scope)
+        if held + len(ids) <= most:
+            return
+        new = sum(each is None or not self._stored(each) for each in ids)
+        if held + new > most:
+            message = f"this key has {held:,} notes, {new:,} more are over its quota of {most:,}; nothing was written"
+            raise Refused(507, "quota", message)
+
+    def _stored(self, note_id: str) -> bool:
+        with suppress(NotFoundError):
+            return bool(self.memory.get(note_id))
+        return False
+
     def _done_before(self, new_id: str | None, old: Note) -> Note | None:
         """The correction, where it was written and the server was stopped before it could remember so."""
         newer = old.superseded_by
@@ -161,10 +186,15 @@ class Calls:
         """One note."""
         return _note(grant.find(note_id, self.memory.get))
 
-    def history(self, grant: Grant, note_id: str) -> dict[str, Any]:
-        """Every version of a note, oldest first."""
+    def history(self, grant: Grant, note_id: str, query: HistoryQuery) -> dict[str, Any]:
+        """Every version of a note, oldest first, and the cursor of the page after."""
         note = grant.find(note_id, self.memory.get)
-        return {"results": [_note(version) for version in self.memory.history(note.id) if grant.covers(version)]}
+        after = None if query.cursor is None else _read_cursor(query.cursor)[1]
+        try:
+            results, more = self._filled(grant.versions(note, self.memory.get, after=after), self.limits.page)
+        except NotFoundError:
+            raise InputError("the cursor is not one that this server gave, or its note is gone") from None
+        return {"results": results, "next": _cursor(0, results[-1]["id"]) if more else None}
 
     def sources(self, grant: Grant, note_id: str) -> dict[str, Any]:
         """The raw notes behind a note, which is itself, or behind a generated record."""
@@ -178,7 +208,8 @@ class Calls:
         except NotFoundError:
             raise NotFoundError(note_id) from None
         return {
-            "id": note_id, "kind": "record", "action": record["action"], "results": [_note(note) for note in notes],
+            "id": note_id, "kind": "record", "action": record["action"],
+            "results": list(self._brief([_note(note) for note in notes])),
         }  # fmt: skip
 
     def page(self, grant: Grant, query: ListQuery) -> dict[str, Any]:
@@ -190,11 +221,9 @@ class Calls:
         start, last = (query.offset, None) if query.cursor is None else _read_cursor(query.cursor)
         listed = partial(self.memory.store.all, scope, only, superseded=query.superseded)
         with span("retcon.list", limit=query.limit):
-            found = self._after(grant, listed, last, start, query.limit + 1)
-        notes = found[: query.limit]
-        more = len(found) > query.limit
-        cursor = _cursor(start + len(notes), notes[-1].id) if more else None
-        return {"results": [_note(note) for note in notes], "next": cursor}
+            results, more = self._filled(self._after(grant, listed, last, start), query.limit)
+        cursor = _cursor(start + len(results), results[-1]["id"]) if more else None
+        return {"results": results, "next": cursor}
 
     def search(self, grant: Grant, body: SearchIn) -> dict[str, Any]:
         """The best notes for the query."""
@@ -207,7 +236,7 @@ class Calls:
             hits = self.memory.search(body.query, top_k=top_k, **asdict(scope), **asdict(only))
             current.set_attribute("results", len(hits))
         least = -1.0 if body.threshold is None else body.threshold
-        return {"results": [_hit(hit) for hit in hits if hit.score >= least]}
+        return {"results": list(self._brief([_hit(hit) for hit in hits if hit.score >= least]))}
 
     def decide(self, grant: Grant, body: DecideIn) -> dict[str, Any]:
         """The decision alone, with what each feature adds to it."""
@@ -233,8 +262,8 @@ class Calls:
         plain = found.to_dict()
         return plain | {"candidates": self._candidates(found, scope, only)} if body.candidates else plain
 
-    def ask(self, grant: Grant, body: AskIn, *, seen: Callable[[object], None] | None = None) -> dict[str, Any]:
-        """The reader's answer and the looks that led to it; `seen` is called with each, and may raise to end them."""
+    def ask(self, grant: Grant, body: AskIn) -> dict[str, Any]:
+        """The reader's answer and the looks that led to it; once it is late, no further one is taken."""
         question = _one_of(question=body.question, query=body.query)
         if self.memory.chat is None:
             raise Refused(422, "no_model", "this server has no model to ask: recall gives the text to read yourself")
@@ -244,7 +273,7 @@ class Calls:
         with span("retcon.ask", budget=body.budget) as current:
             found = self.memory.ask(
                 question, body.budget, **asdict(scope), **asdict(only), max_rungs=body.max_rungs,
-                max_tokens=body.max_tokens, safe=body.safe, seen=seen,
+                max_tokens=body.max_tokens, safe=body.safe, seen=lambda _: deadline.check(),
             )  # fmt: skip
             current.set_attribute("rungs", len(found.rungs))
         return found.to_dict()
@@ -265,21 +294,49 @@ class Calls:
         for hit in hits:
             source = used.get(hit.id)
             status = "dropped" if source is None else "kept" if source.whole else "cut"
-            plain = {name: getattr(hit.note, name) for name in ("id", "text", "speaker", "timestamp", "session")}
+            plain = {"memory": hit.text} | {name: getattr(hit.note, name) for name in _SHOWN}
             plain |= {"score": hit.score, "status": status, "used": None if source is None else source.text}
             out.append(plain | {"reason": why.get(hit.id) if source is None else None})
-        return out
+        return list(self._brief(out))
 
     # -- checks --------------------------------------------------------------------------------------------------------
 
     def _after(
-        self, grant: Grant, listed: Callable[..., Iterator[Note]], last: str | None, start: int, most: int
-    ) -> list[Note]:
+        self, grant: Grant, listed: Callable[..., Iterator[Note]], last: str | None, start: int
+    ) -> Iterator[Note]:
         """Notes after the last one of the page before; by their number where that one is gone meanwhile."""
         with suppress(NotFoundError):
             if last is not None and grant.covers(self.memory.get(last)):
-                return list(islice(listed(after=last), most))
-        return list(islice(listed(), start, start + most))
+                yield from listed(after=last)
+                return
+        for number, note in enumerate(listed()):
+            deadline.check()
+            if number >= start:
+                yield note
+
+    def _filled(self, notes: Iterator[Note], most: int) -> tuple[list[dict[str, Any]], bool]:
+        """As many of the notes as one answer may hold, one at least, and whether there are more."""
+        out: list[dict[str, Any]] = []
+        room = self.limits.page_bytes
+        for note in notes:
+            deadline.check()
+            plain = _note(note)
+            room -= _weight(plain)
+            if out and (len(out) >= most or room < 0):
+                return out, True
+            out.append(plain)
+        return out, False
+
+    def _brief(self, entries: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """The entries, all of them, those for whose text the answer has no room with its beginning."""
+        room = self.limits.page_bytes
+        for number, entry in enumerate(entries):
+            weight = _weight(entry)
+            if number and weight > room:
+                yield _beginning(entry)
+            else:
+                room -= weight
+                yield entry
 
     def _asked(self, grant: Grant, body: DecideIn) -> tuple[Scope, Filter]:
         self._short("query", body.query, self.limits.query)
@@ -345,7 +402,19 @@ def _named(draft: dict[str, Any], turn: Turn | None, number: int) -> dict[str, A
 
 
 def _note(note: Note) -> dict[str, Any]:
-    return {"id": note.id, "memory": note.text, **note.to_dict()}
+    rest = {name: value for name, value in note.to_dict().items() if name not in ("id", "text")}
+    return {"id": note.id, "memory": note.text, **rest}
+
+
+def _beginning(entry: dict[str, Any]) -> dict[str, Any]:
+    """The entry without what may be long."""
+    left = {name: value for name, value in entry.items() if name != "metadata"}
+    return left | {"memory": entry["memory"][:BRIEF], "truncated": True} | ({"used": None} if "used" in left else {})
+
+
+def _weight(plain: dict[str, Any]) -> int:
+    """Bytes of the values as they are sent, about."""
+    return len(json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")) + 1
 
 
 def _hit(hit: Hit) -> dict[str, Any]:
@@ -379,7 +448,7 @@ def _object(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        found = json.loads(text)
+        found = parsed(text)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):

@@ -9,6 +9,7 @@ from typing import Any
 from retcon.errors import (
     BusyError,
     ConflictError,
+    DeadlineError,
     InputError,
     ModelError,
     ModelTimeoutError,
@@ -48,6 +49,8 @@ def refused(error: RetconError) -> Refused:
         return Refused(503, error.code, "the store cannot be read or written; nothing was written", Retry_After="10")
     if isinstance(error, ModelError):
         return Refused(504 if isinstance(error, ModelTimeoutError) else 502, error.code, str(error))
+    if isinstance(error, DeadlineError):
+        return Refused(504, error.code, "not done in time; nothing was written", Retry_After="1")
     return Refused(500, error.code, "a fault of the server")
 
 

@@ -4,8 +4,10 @@
                       no writes from other sites' pages
     key               with keys: `Authorization: Bearer`, except on the pages that tell nothing
     rate              each key has its own bucket
-    load              so many requests at once; more are turned away at once rather than kept waiting
-    size              a body is read only up to the limit; none at all where no key is asked for
+    size              a body is read only up to the limit; none at all where no key is asked for. All that are still
+                      coming in have so many bytes together, and each key its share of them
+    load              so many requests at once, and so many of each key; more are turned away at once rather than kept
+                      waiting. A place is taken only when the request is wholly in: who sends slowly holds none
 
 Then one count and one log line for each, whatever happened.
 """
@@ -25,10 +27,10 @@ from retcon.grant import EVERYTHING, Grant
 from retcon.server import logs
 from retcon.server.faults import Refused, refused
 from retcon.server.keys import Keys
-from retcon.server.limits import Buckets, Limits
+from retcon.server.limits import Buckets, Limits, Shares
 from retcon.server.metrics import Metrics
 from retcon.server.workers import late
-from retcon.serving import error_body, is_loopback, proxied
+from retcon.serving import error_body, host_name, is_loopback, proxied
 from retcon.trace import span
 
 Scope = MutableMapping[str, Any]
@@ -38,6 +40,8 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN = ("/", "/docs", "/openapi.json", "/favicon.ico")  # pages that tell nothing of anybody's notes
+CHUNK = 65_536  # bytes of an answer that are sent at once, the next when these have gone out
+HALF = 16_384  # bytes that a request counts for while it comes in, at least: its connection has a price too
 SAFE = ("GET", "HEAD")
 METHODS = (*SAFE, "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
 HEADERS = {
@@ -54,6 +58,10 @@ class Gate:
     def __init__(self, app: App, *, keys: Keys | None, limits: Limits, metrics: Metrics) -> None:
         self.app, self.keys, self.limits, self.metrics = app, keys, limits, metrics
         self._buckets = Buckets(limits.rate, limits.burst)
+        self._places = Shares(limits.in_flight, limits.key_in_flight)
+        self._bodies = Shares(limits.bodies, limits.key_bodies)
+        metrics.watch("retcon_in_flight", lambda: {(): self._places.taken})
+        metrics.watch("retcon_incoming_bytes", lambda: {(): self._bodies.taken})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -65,12 +73,13 @@ class Gate:
 
     async def _guarded(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         started = time.perf_counter()
-        held = False
+        held, key = False, ""
         try:
             grant = self._admit(scope)
-            held = self._take_place(scope)
+            key = grant.id if grant else ""
             deadline = asyncio.get_running_loop().time() + self.limits.seconds
-            body = await self._body(scope, receive, deadline)
+            body = await self._body(scope, receive, deadline, key)
+            held = self._take_place(scope, key)
             scope.setdefault("state", {}).update(grant=grant, deadline=deadline)
             with span("retcon.request", caller=_headers(scope), method=answer.method) as current:
                 await self.app(_routed(scope), _replayed(body, receive), answer)
@@ -85,7 +94,8 @@ class Gate:
             message = f"a fault of the server, in its log under {answer.id}"
             await answer.refuse(Refused(500, "fault", message))
         finally:
-            self.metrics.in_flight -= held
+            if held:
+                self._places.give(key)
             self._told(scope, answer, time.perf_counter() - started)
 
     # -- checks --------------------------------------------------------------------------------------------------------
@@ -115,35 +125,60 @@ class Gate:
         kind, _, key = header.partition(" ")
         return self.keys.grant(key.strip()) if self.keys is not None and kind.lower() == "bearer" else None
 
-    def _take_place(self, scope: Scope) -> bool:
+    def _take_place(self, scope: Scope, key: str) -> bool:
         """Whether the request now counts as one in flight; pages do not."""
         if _is_page(scope["path"]) or scope["path"] in ("/health", "/metrics"):
             return False
-        if self.metrics.in_flight >= self.limits.in_flight:
+        if self._places.key_full(key):
+            raise _busy(f"{self.limits.key_in_flight} requests of this key are in work already")
+        if self._places.full():
             raise Refused(503, "overloaded", "too many requests at once; nothing was written", Retry_After="1")
-        self.metrics.in_flight += 1
+        self._places.take(key)
         return True
 
-    async def _body(self, scope: Scope, receive: Receive, deadline: float) -> bytes:
+    async def _body(self, scope: Scope, receive: Receive, deadline: float, key: str) -> bytes:
         headers = _headers(scope)
         most = 0 if _is_open(scope["path"]) else self.limits.body
         length = headers.get("content-length", "")
         if (length.isdecimal() and int(length[:20]) > most) or (not most and "transfer-encoding" in headers):
             raise _too_large(most)
-        parts, size, more = [], 0, True
-        while more:
-            left = deadline - asyncio.get_running_loop().time()
-            try:
-                message = await asyncio.wait_for(receive(), max(0.001, left))
-            except TimeoutError:
-                raise late(self.limits.seconds, Connection="close") from None
-            if message["type"] == "http.disconnect":
-                raise Refused(400, "cut_off", "the connection ended before the request did")  # nobody reads this
-            parts.append(message.get("body", b""))
-            size, more = size + len(parts[-1]), bool(message.get("more_body"))
-            if size > most:
-                raise _too_large(most)
-        return b"".join(parts)
+        taken = 0
+        try:
+            self._make_room(key, HALF)
+            parts, size, more, taken = [], 0, True, HALF
+            while more:
+                message = await self._part(receive, deadline)
+                parts.append(message.get("body", b""))
+                size, more = size + len(parts[-1]), bool(message.get("more_body"))
+                if size > most:
+                    raise _too_large(most)
+                if size > taken:
+                    self._make_room(key, size - taken)
+                    taken = size
+            return b"".join(parts)
+        finally:
+            if taken:
+                self._bodies.give(key, taken)
+
+    def _make_room(self, key: str, amount: int) -> None:
+        """Count more bytes of a request that comes in, or refuse them."""
+        if self._bodies.key_full(key, amount):
+            raise _busy("too many requests of this key are still coming in", Connection="close")
+        if self._bodies.full(amount):
+            message = "too many requests are still coming in; nothing was written"
+            raise Refused(503, "overloaded", message, Retry_After="1", Connection="close")
+        self._bodies.take(key, amount)
+
+    async def _part(self, receive: Receive, deadline: float) -> Message:
+        """What comes next of the request."""
+        left = deadline - asyncio.get_running_loop().time()
+        try:
+            message = await asyncio.wait_for(receive(), max(0.001, left))
+        except TimeoutError:
+            raise late(self.limits.seconds, Connection="close") from None
+        if message["type"] == "http.disconnect":
+            raise Refused(400, "cut_off", "the connection ended before the request did")  # nobody reads this
+        return message
 
     # -- what is told --------------------------------------------------------------------------------------------------
 
@@ -173,9 +208,17 @@ class _Answer:
             ours = [pair for pair in HEADERS.items() if pair[0] not in present]
             message["headers"] = [*message.get("headers", ()), *ours, (b"x-request-id", self.id.encode())]
         elif message["type"] == "http.response.body":
-            message["body"] = b"" if self.method == "HEAD" else message.get("body", b"")
-            self.size += len(message["body"])
+            await self._pass_on(b"" if self.method == "HEAD" else message.get("body", b""), message)
+            return
         await self._send(message)
+
+    async def _pass_on(self, body: bytes, message: Message) -> None:
+        """Send the body in pieces: what the client has not taken is not copied for it."""
+        self.size += len(body)
+        more = bool(message.get("more_body"))
+        for start in range(0, max(1, len(body)), CHUNK):
+            part, last = body[start : start + CHUNK], start + CHUNK >= len(body)
+            await self._send({"type": "http.response.body", "body": part, "more_body": more or not last})
 
     async def refuse(self, no: Refused) -> None:
         """Send an error, unless an answer has begun."""
@@ -229,6 +272,10 @@ def _headers(scope: Scope) -> dict[str, str]:
     return found
 
 
+def _busy(why: str, **headers: str) -> Refused:
+    return Refused(429, "busy_key", f"{why}; nothing was written", Retry_After="1", **headers)
+
+
 def _too_large(most: int) -> Refused:
     message = f"a request may have {most:,} bytes" if most else "no body is taken here"
     return Refused(413, "too_large", message, Connection="close")
@@ -251,7 +298,7 @@ def _check_local(scope: Scope, headers: dict[str, str]) -> None:
         )
     if proxied(scope["headers"]):  # to us its callers, from anywhere, look like this machine
         raise Refused(403, "proxy", "a proxy passes this on: make a key with 'retcon keys add'")
-    if not is_loopback(_host(headers.get("host", ""))):
+    if not is_loopback(host_name(headers.get("host", ""))):
         raise Refused(403, "host", "without keys the server answers to localhost and 127.0.0.1 only")
     if scope["method"] in SAFE:
         return
@@ -265,10 +312,3 @@ def _site(origin: str) -> str:
         return urlsplit(origin).netloc.lower()
     except ValueError:
         return "null"
-
-
-def _host(header: str) -> str:
-    """The name in a Host header, without the port."""
-    if header.startswith("["):
-        return header[1:].partition("]")[0]
-    return header.partition(":")[0]

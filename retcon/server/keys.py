@@ -2,6 +2,8 @@
 
 A key reads `rk-ID-SECRET`. The id finds its row and is no secret; the secret is compared in constant time with what is
 kept, a BLAKE2b hash under a salt of the key's own. A secret of 256 bits cannot be guessed at any speed of hashing.
+
+Whatever is wrong with the file closes the server: only where there never was one are there no keys.
 """
 
 from __future__ import annotations
@@ -10,14 +12,16 @@ import hashlib
 import hmac
 import os
 import secrets
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from retcon import validate
-from retcon.errors import InputError
-from retcon.grant import IDS, Grant
+from retcon.errors import InputError, StoreError
+from retcon.grant import IDS, Grant, crossing
 from retcon.note import Scope
 from retcon.server.private import Private
 
@@ -34,6 +38,7 @@ CREATE TABLE IF NOT EXISTS key (
   created_at TEXT NOT NULL, revoked_at TEXT
 ) STRICT
 """
+_NO_KEY = "a file of keys without a key in it; 'retcon keys add' makes one, and without the file there are no keys"
 _NO_SALT, _NO_HASH = bytes(16), bytes(32)
 
 
@@ -65,6 +70,7 @@ class Keys:
 
     def __init__(self, path: str | os.PathLike[str], *, now: Callable[[], datetime] = utc_now) -> None:
         self.now, self._file = now, Private(path, _SCHEMA, patience=PATIENCE)
+        self._seen = False  # whether there were keys at an earlier look: then nothing opens the server again
 
     def add(
         self,
@@ -75,7 +81,10 @@ class Keys:
         admin: bool = False,
         name: str = "",
     ) -> tuple[str, Entry]:
-        """The new key, which is shown this once, and its entry."""
+        """The new key, which is shown this once, and its entry.
+
+        A scope that crosses the one of another key is refused: each could write what the other reads.
+        """
         scope = validate.scope(user_id, agent_id, run_id)
         if admin == (scope != Scope()):
             raise InputError("bind the key with a user_id, agent_id or run_id, or make it an admin key: one of the two")
@@ -85,9 +94,16 @@ class Keys:
             key_id, label, salt, _hash(secret, salt), scope.user_id, scope.agent_id, scope.run_id, int(admin),
             self._stamp(),
         )  # fmt: skip
-        with self._file.use() as connection:
+        with self._file.use() as connection, _exclusive(connection):
+            _refuse_crossing([(scope, "this key"), *((each, f"key {held}") for each, held in _active(connection))])
             connection.execute("INSERT INTO key VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)", row)
         return f"rk-{key_id}-{secret}", Entry(key_id, label or "", scope, admin, row[-1], None)
+
+    def check(self) -> None:
+        """Nothing, or an error where two keys cross, which an older retcon let happen."""
+        if self._file.exists:
+            with self._read() as connection:
+                _refuse_crossing([(each, f"key {held}") for each, held in _active(connection)])
 
     def entries(self) -> list[Entry]:
         """Every key ever made, revoked ones too, oldest first."""
@@ -98,16 +114,26 @@ class Keys:
 
     def revoke(self, key_id: str) -> Entry:
         """The key, which no longer opens anything."""
+        validate.note_id(key_id)
         update = "UPDATE key SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?"
-        self._rows(update, self._stamp(), validate.note_id(key_id))
+        if self._file.exists:
+            with self._file.use() as connection:
+                connection.execute(update, (self._stamp(), key_id))
         found = [entry for entry in self.entries() if entry.id == key_id]
         if not found:
             raise InputError(f"no key has the id {key_id[:40]!r}: 'retcon keys list' shows them")
         return found[0]
 
     def exist(self) -> bool:
-        """Whether a key was ever made: from then on the server is closed to whoever has none."""
-        return bool(self._rows("SELECT 1 FROM key LIMIT 1"))
+        """Whether a key was ever made: from then on the server is closed to whoever has none.
+
+        A file without a key is an error, not an open door: it was cut off, or is none of ours.
+        """
+        if not self._seen and self._file.exists:
+            self._seen = bool(self._rows("SELECT 1 FROM key LIMIT 1"))
+            if not self._seen and self._file.path != ":memory:":
+                raise StoreError(f"{self._file.path}: {_NO_KEY}")
+        return self._seen
 
     def grant(self, key: str) -> Grant | None:
         """What the key opens; None for one that is wrong or revoked."""
@@ -126,13 +152,56 @@ class Keys:
 
     def _rows(self, query: str, *values: str) -> list[Any]:
         """What the query finds; nothing where no key was ever made, and then no file is made either."""
-        if not self._file.exists:
+        if not self._file.exists and not self._seen:
             return []
-        with self._file.use() as connection:
+        with self._read() as connection:
             return connection.execute(query, values).fetchall()
+
+    @contextmanager
+    def _read(self) -> Iterator[sqlite3.Connection]:
+        """The file, which is not made here."""
+        try:
+            with self._file.use(make=self._file.path == ":memory:") as connection:
+                yield connection
+        except StoreError as error:
+            if "no such table" not in str(error.__cause__):
+                raise
+            raise StoreError(f"{self._file.path}: {_NO_KEY}") from error
 
     def _stamp(self) -> str:
         return self.now().isoformat(timespec="seconds")
+
+
+@contextmanager
+def _exclusive(connection: sqlite3.Connection) -> Iterator[None]:
+    """A transaction that nobody else writes in; it is kept if the block ends well."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _active(connection: sqlite3.Connection) -> list[tuple[Scope, str]]:
+    """The scope and the id of every key that is bound and not revoked."""
+    query = "SELECT id, user_id, agent_id, run_id FROM key WHERE revoked_at IS NULL AND NOT admin ORDER BY rowid"
+    return [(Scope(*row[1:]), str(row[0])) for row in connection.execute(query)]
+
+
+def _refuse_crossing(held: list[tuple[Scope, str]]) -> None:
+    found = next(crossing(held), None)
+    if found is not None:
+        first, second = (f"{who} ({_said(scope)})" for who in found for scope, name in held if name == who)
+        raise InputError(
+            f"{first} and {second} share notes and neither has all of the other's, so each could write what the other "
+            "reads: bind one further, or 'retcon keys revoke' one"
+        )
+
+
+def _said(scope: Scope) -> str:
+    return ", ".join(f"{name} {value}" for name in IDS if (value := getattr(scope, name)) is not None)
 
 
 def _hash(secret: str, salt: bytes) -> bytes:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 HELP = {
     "retcon_requests_total": ("counter", "Requests answered, by route, method and status."),
-    "retcon_refused_total": ("counter", "Requests turned away before any work, by reason."),
+    "retcon_refused_total": ("counter", "Requests answered with an error, and connections ended early, by reason."),
     "retcon_in_flight": ("gauge", "Requests being worked on or waiting."),
+    "retcon_incoming_bytes": ("gauge", "Bytes of requests that are still coming in, 16 KiB each at least."),
+    "retcon_queued": ("gauge", "Calls that wait for a thread, by kind of thread."),
+    "retcon_working": ("gauge", "Threads at work, by kind of thread."),
     "retcon_notes_added_total": ("counter", "Notes that were written."),
     "retcon_notes_deleted_total": ("counter", "Notes that were deleted."),
     "retcon_recalls_total": ("counter", "Recalls, by the action that wrote the text."),
@@ -24,7 +27,7 @@ class Metrics:
     """Everything that is counted. One thread counts."""
 
     def __init__(self) -> None:
-        self.in_flight = 0
+        self._watched: dict[str, Callable[[], Mapping[Labels, int]]] = {}
         self._counts: Counter[tuple[str, Labels]] = Counter()
         self._times: defaultdict[str, list[int]] = defaultdict(lambda: [0] * (len(BOUNDS) + 1))
         self._seconds: defaultdict[str, float] = defaultdict(float)
@@ -32,6 +35,10 @@ class Metrics:
     def count(self, name: str, by: int = 1, /, **labels: str) -> None:
         """Add to a counter."""
         self._counts[name, tuple(labels.items())] += by
+
+    def watch(self, name: str, look: Callable[[], Mapping[Labels, int]]) -> None:
+        """Ask there for the values of a gauge, by their labels."""
+        self._watched[name] = look
 
     def took(self, route: str, seconds: float) -> None:
         """Add a request to the histogram of its route."""
@@ -50,10 +57,11 @@ class Metrics:
             if kind == "histogram":
                 yield from self._histograms(name)
             elif kind == "gauge":
-                yield f"{name} {self.in_flight}"
+                found = self._watched[name]() if name in self._watched else {}
+                yield from (f"{name}{_labels(dict(labels))} {value}" for labels, value in found.items())
             else:
-                found = sorted((labels, value) for (each, labels), value in self._counts.items() if each == name)
-                yield from (f"{name}{_labels(dict(labels))} {value}" for labels, value in found or [((), 0)])
+                counted = sorted((labels, value) for (each, labels), value in self._counts.items() if each == name)
+                yield from (f"{name}{_labels(dict(labels))} {value}" for labels, value in counted or [((), 0)])
 
     def _histograms(self, name: str) -> Iterator[str]:
         for route, counts in sorted(self._times.items()):

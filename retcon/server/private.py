@@ -20,24 +20,44 @@ class Private:
         self.path, self._schema, self._patience = os.fspath(path), schema, patience
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._place: tuple[int, int] | None = None  # device and number of the file that is open
+        self._whole = False  # whether it has all tables
 
     @property
     def exists(self) -> bool:
-        """Whether there is anything to read."""
-        return self._connection is not None or self.path == ":memory:" or os.path.exists(self.path)
+        """Whether there is a file, or anything else that cannot be told from one, under that name."""
+        try:
+            return self.path == ":memory:" or _place(self.path) is not None
+        except OSError:
+            return True
 
     @contextmanager
-    def use(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for this block alone; the file is made where there is none."""
+    def use(self, *, make: bool = True) -> Iterator[sqlite3.Connection]:
+        """The connection, for this block alone, to the file that has the name now.
+
+        Where there is none, it is made, or without `make` an error; then an empty one is no file of ours either.
+        """
         with self._lock:
             try:
+                self._follow()
                 if self._connection is None:
-                    self._connection = _open(self.path, self._schema, self._patience)
+                    self._connection = _open(self.path, self._schema if make else "", self._patience, make=make)
+                    self._place = None if self.path == ":memory:" else _place(self.path)
+                    self._whole = make
+                elif make and not self._whole:
+                    _prepare(self._connection, self._schema)
+                    self._whole = True
                 yield self._connection
             except (sqlite3.Error, OSError) as error:
                 if getattr(error, "sqlite_errorname", None) == "SQLITE_BUSY":
                     raise BusyError(f"{self.path}: another process keeps it locked; try again") from error
                 raise StoreError(f"{self.path}: cannot be read or written ({error})") from error
+
+    def _follow(self) -> None:
+        """Let go of a file that was removed, or that another one took the name of."""
+        if self._connection is not None and self.path != ":memory:" and _place(self.path) != self._place:
+            self._connection.close()
+            self._connection = None
 
     def close(self) -> None:
         """Close the file; it is opened again if it is needed."""
@@ -47,15 +67,30 @@ class Private:
                 self._connection = None
 
 
-def _open(path: str, schema: str, patience: float) -> sqlite3.Connection:
+def _open(path: str, schema: str, patience: float, *, make: bool) -> sqlite3.Connection:
     if path != ":memory:":
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        os.close(os.open(path, os.O_RDWR | (os.O_CREAT if make else 0), 0o600))
         os.chmod(path, 0o600)
     connection = sqlite3.connect(path, isolation_level=None, timeout=patience, check_same_thread=False)
     try:
-        for statement in schema.split(";"):
-            connection.execute(statement)
+        _prepare(connection, schema)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _prepare(connection: sqlite3.Connection, schema: str) -> None:
+    for statement in schema.split(";"):
+        connection.execute(statement)
+
+
+def _place(path: str) -> tuple[int, int] | None:
+    """What tells the file from any other; None where there is none. A link that leads nowhere is no "none"."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        if os.path.lexists(path):
+            raise
+        return None
+    return found.st_dev, found.st_ino

@@ -44,7 +44,10 @@ def serve(
     check_host(host, keys)
     app = create_app(memory, keys=keys, limits=limits, reports=reports)
     try:
-        server = http_server(app, seconds=limits.seconds + SLACK, grace=limits.seconds + PATIENCE)
+        server = http_server(
+            app, seconds=limits.seconds + SLACK, grace=limits.seconds + PATIENCE, connections=limits.connections,
+            tell=lambda reason: app.state.service.metrics.count("retcon_refused_total", reason=reason),
+        )  # fmt: skip
     except ModuleNotFoundError:
         raise MissingExtraError("the REST service", "server") from None
     opened = listening(host, port)

@@ -6,13 +6,30 @@ them are documentation, and the tests hold answers against it.
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from retcon.memory import DEFAULT_BUDGET
+from retcon.server.faults import Refused
+from retcon.serving import line
 
 Budget = Annotated[int, Field(ge=0, description="Tokens the text may cost, all that is rendered counted.")]
+
+
+def parsed(text: str | bytes) -> Any:
+    """The JSON value; a name that stands twice in one object is refused."""
+    return json.loads(text, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise Refused(400, "bad_json", f"{line(twice, 60)!a} stands twice in one object")
+    return found
 
 
 def _shown(**example: Any) -> ConfigDict:
@@ -142,6 +159,14 @@ class ListQuery(BaseModel):
     cursor: str | None = Field(None, description="`next` of the page before.")
 
 
+class HistoryQuery(BaseModel):
+    """From where on to list the versions of a note."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cursor: str | None = Field(None, description="`next` of the page before.")
+
+
 class DeleteQuery(BaseModel):
     """Whose notes to delete: at least one id."""
 
@@ -160,8 +185,8 @@ def _example(**example: Any) -> ConfigDict:
 
 
 NOTE: dict[str, Any] = {
-    "id": "4f1c2a", "memory": "I adopted a cat named Pixel.", "text": "I adopted a cat named Pixel.",
-    "session": "s1", "timestamp": "2026-05-09T10:00:00", "user_id": "ann", "created_at": "2026-05-21T08:00:00+00:00",
+    "id": "4f1c2a", "memory": "I adopted a cat named Pixel.", "session": "s1", "timestamp": "2026-05-09T10:00:00",
+    "user_id": "ann", "created_at": "2026-05-21T08:00:00+00:00",
 }  # fmt: skip
 DECISION: dict[str, Any] = {
     "action": "extract", "utilities": {"retain": 0.25, "extract": 1.0}, "advantage": 0.75, "threshold": 0.0,
@@ -172,7 +197,7 @@ DECISION: dict[str, Any] = {
 RECALL: dict[str, Any] = {
     "text": "[2026-05-09] I adopted a cat named Pixel.", "tokens": 14, "budget": 64,
     "query": "When did I get my cat?", "action": "extract", "decision": DECISION,
-    "sources": [{"id": "4f1c2a", "text": NOTE["text"], "whole": True, "timestamp": "2026-05-09T10:00:00"}],
+    "sources": [{"id": "4f1c2a", "text": NOTE["memory"], "whole": True, "timestamp": "2026-05-09T10:00:00"}],
     "dropped": [{"id": "9ab2", "code": "budget", "reason": "needs 30 tokens, 12 left", "tokens": 30}],
     "usage": {"model_calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.004},
     "warnings": [], "tried": ["extract"], "record": None, "fidelity": None,
@@ -201,7 +226,9 @@ class NoteOut(BaseModel):
 
     id: str
     memory: str
-    text: str
+    truncated: bool = Field(
+        False, description="The answer was full: `memory` is its beginning, and the note's own address gives all of it."
+    )
     speaker: str | None = None
     session: str | None = None
     timestamp: str | None = None
@@ -228,7 +255,7 @@ class AddOut(BaseModel):
     """The notes as stored, in the order given."""
 
     model_config = _example(
-        results=[{"id": "4f1c2a", "memory": NOTE["text"], "event": "ADD", "created_at": NOTE["created_at"]}]
+        results=[{"id": "4f1c2a", "memory": NOTE["memory"], "event": "ADD", "created_at": NOTE["created_at"]}]
     )
 
     results: list[EventOut]
@@ -257,20 +284,15 @@ class DeletedOut(BaseModel):
 
 
 class PageOut(BaseModel):
-    """Notes in the order they were added; `next` is the cursor of the page after, null at the end."""
+    """Notes in the order they were added; `next` is the cursor of the page after, null at the end.
+
+    A page ends at `limit` notes, or earlier where it has so many bytes that the next note would be too many.
+    """
 
     model_config = _example(results=[NOTE], next=None)
 
     results: list[NoteOut]
     next: str | None
-
-
-class NotesOut(BaseModel):
-    """Notes, oldest first."""
-
-    model_config = _example(results=[NOTE])
-
-    results: list[NoteOut]
 
 
 class SourcesOut(BaseModel):
@@ -354,7 +376,8 @@ class CandidateOut(BaseModel):
     """A candidate note and what became of it: kept whole, cut to the part `used`, or dropped."""
 
     id: str
-    text: str
+    memory: str
+    truncated: bool = False
     speaker: str | None
     timestamp: str | None
     session: str | None

@@ -1,68 +1,187 @@
 """Where the work is done: a few threads for reads, one for writes, some more for what may wait for a model.
 
 SQLite takes one write at a time, so one thread writes and nobody polls for the lock. Each thread has a connection.
+Threads take work from the keys in turn, and no key has all of them: what one key asks for stands in no other's way.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
+import threading
 import time
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
+from retcon.deadline import until
+from retcon.errors import DeadlineError
 from retcon.server.faults import Refused
 from retcon.server.limits import Limits
 
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """One call that a key waits for."""
+
+    key: str
+    call: Callable[[], Any]
+    future: Future[Any] = field(default_factory=Future)
+
+    def run(self) -> None:
+        """Do it, unless nobody waits any more."""
+        if not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            self.future.set_result(self.call())
+        except BaseException as error:
+            self.future.set_exception(error)
+
+
+class Pool:
+    """Threads that take jobs from the keys in turn. They start when they are first needed.
+
+    A key has two thirds of the threads at most, so that one of them comes to others soon, however long its jobs take.
+    The empty key, where there are no keys, has them all.
+    """
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name, self.size, self.share = name, size, max(1, size * 2 // 3)
+        self._waiting: OrderedDict[str, deque[Job]] = OrderedDict()  # the key whose turn it is comes first
+        self._running: Counter[str] = Counter()
+        self._threads: list[threading.Thread] = []
+        self._change = threading.Condition()
+        self._closed = False
+
+    @property
+    def queued(self) -> int:
+        """Jobs that wait."""
+        with self._change:
+            return sum(map(len, self._waiting.values()))
+
+    @property
+    def working(self) -> int:
+        """Threads that are at work."""
+        with self._change:
+            return self._running.total()
+
+    def submit(self, key: str, call: Callable[[], Any]) -> Job:
+        """The job, which is done when its key has its turn."""
+        job = Job(key, call)
+        with self._change:
+            self._waiting.setdefault(key, deque()).append(job)
+            wanted = self._running.total() + sum(map(len, self._waiting.values()))
+            if len(self._threads) < min(self.size, wanted):
+                self._threads.append(threading.Thread(target=self._work, name=f"retcon-{self.name}", daemon=True))
+                self._threads[-1].start()
+            self._change.notify()
+        return job
+
+    def cancel(self, job: Job) -> bool:
+        """Whether the job will never begin; it leaves the queue at once."""
+        if not job.future.cancel():
+            return False
+        with self._change:
+            jobs = self._waiting.get(job.key)
+            if jobs is not None and job in jobs:
+                jobs.remove(job)
+                if not jobs:
+                    del self._waiting[job.key]
+        return True
+
+    def close(self) -> None:
+        """Finish what was accepted, and end the threads; a later job starts new ones."""
+        with self._change:
+            self._closed = True
+            self._change.notify_all()
+        for thread in self._threads:
+            thread.join()
+        with self._change:
+            self._threads.clear()
+            self._closed = False
+
+    def _work(self) -> None:
+        while (job := self._take()) is not None:
+            job.run()
+            with self._change:
+                self._running[job.key] -= 1
+                if not self._running[job.key]:
+                    del self._running[job.key]
+                if self._closed:
+                    self._change.notify_all()
+            del job  # its result is not held until the next one comes
+
+    def _take(self) -> Job | None:
+        with self._change:
+            while (job := self._next()) is None:
+                if self._closed and not self._waiting:
+                    return None
+                self._change.wait()
+            self._running[job.key] += 1
+            return job
+
+    def _next(self) -> Job | None:
+        """The first job of the first key that has threads left; that key then stands last."""
+        for key, jobs in self._waiting.items():
+            if key and self._running[key] >= self.share:
+                continue
+            job = jobs.popleft()
+            if jobs:
+                self._waiting.move_to_end(key)
+            else:
+                del self._waiting[key]
+            return job
+        return None
+
+
 class Workers:
-    """Runs calls on threads, within a deadline on the event loop's clock. Threads start when they are first needed."""
+    """Runs calls on threads, within a deadline on the event loop's clock."""
 
     def __init__(self, limits: Limits) -> None:
         self.seconds = limits.seconds
-        self._sizes = {"read": limits.threads, "write": 1, "model": limits.model_threads}
-        self._pools: dict[str, ThreadPoolExecutor] = {}
+        sizes = {"read": limits.threads, "write": 1, "model": limits.model_threads}
+        self.pools = {name: Pool(name, size) for name, size in sizes.items()}
 
-    async def read(self, call: Callable[[], T], deadline: float, *, model: bool = False) -> T:
-        """What the call returns. One that takes too long is no longer waited for."""
-        return await self._run("model" if model else "read", call, deadline, finish=False)
+    async def read(self, key: str, call: Callable[[], T], deadline: float, *, model: bool = False) -> T:
+        """What the call returns. One that takes too long is no longer waited for, and ends at its next check."""
+        return await self._run(self.pools["model" if model else "read"], key, call, deadline, finish=False)
 
-    async def write(self, call: Callable[[], T], deadline: float) -> T:
+    async def write(self, key: str, call: Callable[[], T], deadline: float) -> T:
         """What the call returns. It is dropped if it cannot begin in time; once begun it is waited for to the end.
 
         So the caller always learns whether it was done: a write ends by itself, because the store gives up on a lock.
         """
-        return await self._run("write", call, deadline, finish=True)
+        return await self._run(self.pools["write"], key, call, deadline, finish=True)
 
-    def in_time(self, deadline: float) -> Callable[[object], None]:
-        """A check for a call of several steps: an error once the deadline has passed and nobody waits for it."""
-        end = time.monotonic() + deadline - asyncio.get_running_loop().time()
-
-        def check(_: object) -> None:
-            if time.monotonic() >= end:
-                raise late(self.seconds)
-
-        return check
-
-    async def _run(self, kind: str, call: Callable[[], T], deadline: float, *, finish: bool) -> T:
-        loop = asyncio.get_running_loop()
-        if kind not in self._pools:
-            self._pools[kind] = ThreadPoolExecutor(self._sizes[kind], thread_name_prefix=f"retcon-{kind}")
-        begun = self._pools[kind].submit(contextvars.copy_context().run, call)
-        waiting = asyncio.wrap_future(begun)
-        await asyncio.wait({waiting}, timeout=max(0.0, deadline - loop.time()))
-        if not waiting.done() and (begun.cancel() or not finish):
+    async def _run(self, pool: Pool, key: str, call: Callable[[], T], deadline: float, *, finish: bool) -> T:
+        left = deadline - asyncio.get_running_loop().time()
+        end = math.inf if finish else time.monotonic() + left
+        job = pool.submit(key, partial(contextvars.copy_context().run, _within, end, call))
+        waiting: asyncio.Future[T] = asyncio.wrap_future(job.future)
+        await asyncio.wait({waiting}, timeout=max(0.0, left))
+        if not waiting.done() and (pool.cancel(job) or not finish):
             waiting.add_done_callback(_forget)
             raise late(self.seconds)
-        return await waiting
+        try:
+            return await waiting
+        except DeadlineError:
+            raise late(self.seconds) from None
 
     def close(self) -> None:
         """Finish what was accepted, and end the threads."""
-        while self._pools:
-            self._pools.popitem()[1].shutdown(wait=True)
+        for pool in self.pools.values():
+            pool.close()
+
+
+def _within(end: float, call: Callable[[], T]) -> T:
+    with until(end):
+        return call()
 
 
 def late(seconds: float, **headers: str) -> Refused:

@@ -36,7 +36,7 @@ export function notesView(world) {
   const load = (cursor) => jobs.push({ find: $("find").value.trim(), cursor, scope: world.scope() }, { urgent: !cursor });
 
   function row(note) {
-    const text = note.text ?? note.memory ?? "";
+    const text = note.memory ?? "";
     const named = `Delete: ${text.slice(0, 60)}`;
     const button = el("button", { type: "button", class: "quiet", "aria-label": named }, "Delete");
     const meta = el("p", { class: "meta" }, el("span", { class: "about" }, about(note) || "note"), button);

@@ -216,7 +216,7 @@ function drawFidelity(fidelity) {
 }
 
 function drawCandidates(recall) {
-  const wholly = (note) => recall.record && note.status === "cut" && note.used === note.text;
+  const wholly = (note) => recall.record && note.status === "cut" && note.used === note.memory;
   const notes = (recall.candidates ?? []).map((note) => (wholly(note) ? { ...note, status: "source" } : note));
   const same = ({ id, status, used, reason }) => [id, status, used, reason].join("\n"); // such a row is left as it is
   keyed($("candidates"), notes, same, candidateRow, () => {});
@@ -238,7 +238,7 @@ function candidateRow(note) {
       note.reason && el("span", {}, note.reason),
       el("span", { class: "about" }, about(note)),
     ),
-    note.status === "cut" && note.used ? passage(usedRuns(note.text, note.used), marked) : plain(note.text),
+    note.status === "cut" && note.used ? passage(usedRuns(note.memory, note.used), marked) : plain(note.memory),
   );
 }
 
