@@ -98,7 +98,7 @@ MAY_USE: dict[str, set[str]] = {
     "mcp": {"mcp.desk", "mcp.server", "mcp.transport"},
     "server.page": {"errors", "sample"},
     "server.faults": {"errors", "grant", "server.logs", "serving"},
-    "server.limits": {"errors"},
+    "server.limits": {"errors", "store.purging"},
     "server.metrics": set(),
     "server.logs": set(),
     "server.about": set(),
@@ -118,6 +118,7 @@ MAY_USE: dict[str, set[str]] = {
     "server.app": {
         "errors", "grant", "memory", "server.about", "server.calls", "server.faults", "server.gate", "server.keys",
         "server.limits", "server.metrics", "server.once", "server.page", "server.schema", "server.workers", "serving",
+        "store.purging",
     },
     "server": {"errors", "grant", "memory", "server.app", "server.keys", "server.limits", "server.once"},
     "server.run": {"errors", "memory", "server", "server.keys", "server.limits", "server.logs", "serving"},

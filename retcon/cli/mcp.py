@@ -14,6 +14,7 @@ from retcon.cli import show
 from retcon.errors import InputError, MissingExtraError
 from retcon.grant import bound_to
 from retcon.serving import bracketed
+from retcon.store.purging import Purger
 from retcon.tokens import check_budget
 
 EXAMPLES = (
@@ -90,10 +91,16 @@ def mcp(
         timeout=timeout, focus=not no_focus, guard=guard, **chosen,
     ) as memory:  # fmt: skip
         server = ours.build(ours.Desk(memory, bound_to(bound), budget), workers)
+        purger = Purger(memory.unpurged, memory.purge)
+
+        def close() -> None:
+            purger.close()
+            memory.close()
+
         if address is None:
-            ours.serve_stdio(server, workers, memory.close)
+            ours.serve_stdio(server, workers, close)
         else:
-            ours.serve_http(server, workers, memory.close, address)
+            ours.serve_http(server, workers, close, address)
 
 
 def _ours() -> Any:

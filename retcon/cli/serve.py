@@ -73,6 +73,10 @@ def serve(
     max_seconds: Annotated[float, typer.Option("--max-seconds", metavar="S", help="For one request.")] = (
         _LIMITS.seconds
     ),
+    purge_every: Annotated[
+        float,
+        typer.Option("--purge-every", metavar="S", help="Between two rewrites of the file after deletes."),
+    ] = _LIMITS.purge_every,
     max_at_once: Annotated[
         int, typer.Option("--max-at-once", metavar="N", min=1, help="Requests; more are turned away.")
     ] = _LIMITS.in_flight,
@@ -124,7 +128,7 @@ def serve(
     limits = Limits(
         body=max_body, text=max_text, budget=max_budget, top_k=max_top_k, seconds=max_seconds, in_flight=max_at_once,
         key_in_flight=max_at_once_per_key, key_notes=max_notes_per_key, page_bytes=max_page_bytes,
-        connections=max_connections, rate=rate, burst=burst, threads=threads,
+        connections=max_connections, rate=rate, burst=burst, threads=threads, purge_every=purge_every,
     )  # fmt: skip
     with closing(kept), opt.opened(
         db, create=True, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k,

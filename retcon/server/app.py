@@ -35,6 +35,7 @@ from retcon.server.metrics import Metrics
 from retcon.server.once import Once
 from retcon.server.workers import Workers
 from retcon.serving import error_body
+from retcon.store.purging import Purger
 
 Plain = dict[str, Any]
 Key = Annotated[
@@ -141,8 +142,10 @@ def build(memory: Memory, *, keys: Keys | None, limits: Limits, once: Once | Non
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        purger = Purger(memory.unpurged, memory.purge, every=limits.purge_every)
         yield
         await asyncio.to_thread(service.workers.close)
+        await asyncio.to_thread(purger.close)
         if theirs is None:
             service.once.close()
 

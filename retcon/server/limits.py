@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, fields
 
 from retcon.errors import InputError
+from retcon.store.purging import EVERY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,7 @@ class Limits:
     key_notes: int = 0  # notes in the scope of one key; 0: any number
     connections: int = 1_000  # open at once
     threads: int = 3  # reads at once, of one key two thirds of them; SQLite takes one write at a time anyway
+    purge_every: float = EVERY  # seconds at least between two rewrites of the file after deletes
     model_threads: int = 8  # reads at once that may ask a model, of one key two thirds of them
 
     def __post_init__(self) -> None:

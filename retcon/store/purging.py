@@ -17,6 +17,7 @@ from retcon.errors import RetconError
 from retcon.store import seal
 
 PATIENCE = 1.0  # seconds that a purge waits for readers and writers to let it in
+EVERY = 60.0  # seconds at least between two purges in the background
 REST = 19  # times as long as the last purge took: so rewriting takes at most a twentieth of the time
 
 
@@ -51,7 +52,7 @@ class Purger:
     It looks into the file, so it sees the deletes of other processes too.
     """
 
-    def __init__(self, unpurged: Callable[[], int], purge: Callable[[], bool], *, every: float) -> None:
+    def __init__(self, unpurged: Callable[[], int], purge: Callable[[], bool], *, every: float = EVERY) -> None:
         self._unpurged, self._purge, self._every = unpurged, purge, every
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="retcon-purge", daemon=True)
