@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import fixed_clock
+from conftest import fixed_clock, raw
 
 from retcon import Memory
 from retcon.store import migrations
@@ -80,6 +80,19 @@ def test_an_old_store_can_be_written_to(old: tuple[Path, dict[str, object]]) -> 
         memory.supersede(memory.get_all(user_id="ben")[0].id, "Corrected.")
         memory.delete(memory.get_all(user_id="ann")[1].id)
         assert "Kiwi" in memory.recall("parrot", 32, user_id="ann").text
+        assert memory.check().problems == ()
+
+
+def test_a_program_of_the_version_before_cannot_write_into_a_store_that_was_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    shutil.copyfile(STORES / "schema-2.sqlite", path)
+    older = raw(path)  # has it open since before
+    older.execute("SELECT count(*) FROM note").fetchone()
+    with Memory(path) as memory:
+        columns = "(id, scope, slot, text, metadata, created_at)"
+        with pytest.raises(sqlite3.IntegrityError, match="close every program of an older retcon"):
+            older.execute(f"INSERT INTO note {columns} VALUES ('late', 1, 999, 'late', '{{}}', '')")
+        older.close()
         assert memory.check().problems == ()
 
 

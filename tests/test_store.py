@@ -73,15 +73,15 @@ def test_no_note_can_be_put_in_another_place(filled: Path, verb: str, column: st
     ("seq", "name", "slot"), [("NULL", "a", 50), ("1", "new", 50), ("NULL", "new", 0), ("1", "a", 0)]
 )
 def test_no_note_can_be_replaced_by_id_seq_or_place(filled: Path, verb: str, seq: str, name: str, slot: int) -> None:
-    columns = "(seq, id, scope, slot, text, metadata, created_at)"
-    refused(filled, f"{verb} INTO note {columns} VALUES ({seq}, '{name}', 1, {slot}, 'other', '{{}}', '')")
+    columns = "(seq, id, scope, slot, text, metadata, created_at, sum)"
+    refused(filled, f"{verb} INTO note {columns} VALUES ({seq}, '{name}', 1, {slot}, 'other', '{{}}', '', 1)")
 
 
 def test_an_upsert_does_not_reach_the_text(filled: Path) -> None:
-    columns = "(id, scope, slot, text, metadata, created_at)"
+    columns = "(id, scope, slot, text, metadata, created_at, sum)"
     refused(
         filled,
-        f"INSERT INTO note {columns} VALUES ('a', 1, 50, 'x', '{{}}', '') ON CONFLICT (id) DO UPDATE SET text = 'x'",
+        f"INSERT INTO note {columns} VALUES ('a', 1, 50, 'x', '{{}}', '', 1) ON CONFLICT (id) DO UPDATE SET text = 'x'",
     )
 
 
@@ -89,8 +89,8 @@ def test_no_note_can_be_replaced_through_the_correction_it_makes(memory: Memory,
     """`supersedes` is unique too, so REPLACE would delete the note that already corrects the same one."""
     memory.add("old", id="a")
     memory.supersede("a", "new", new_id="b")
-    columns = "(id, scope, slot, text, metadata, created_at, supersedes)"
-    refused(path, f"INSERT OR REPLACE INTO note {columns} VALUES ('c', 1, 50, 'x', '{{}}', '', 1)")
+    columns = "(id, scope, slot, text, metadata, created_at, supersedes, sum)"
+    refused(path, f"INSERT OR REPLACE INTO note {columns} VALUES ('c', 1, 50, 'x', '{{}}', '', 1, 1)")
     memory.add("third", id="d")
     refused(path, "UPDATE OR REPLACE note SET supersedes = 1 WHERE id = 'd'")
 

@@ -20,6 +20,7 @@ from retcon.errors import InputError, MissingExtraError, ModelError, RetconError
 from retcon.memory import Memory
 from retcon.model import Ask, Chat, GgufChat, HttpChat
 from retcon.operate import ACTIONS, usable
+from retcon.store.checking import hints
 from retcon.tokens import check_budget
 
 EXTRAS = {  # extra -> what it brings, and the modules by which it is recognised
@@ -249,7 +250,8 @@ def _store_lines(store: dict[str, Any]) -> list[tuple[str, str]]:
         ("", f"{size}, quick check {store['check']}"),
     ]
     waiting = show.plural(store["unpurged"], "delete")
-    return [*lines, ("", f"{waiting} whose words leave the files with the next purge")] if store["unpurged"] else lines
+    lines += [("", f"{waiting} whose words leave the files with the next purge")] if store["unpurged"] else []
+    return lines + [("", hint) for hint in hints(store["path"])]
 
 
 def _model_lines(model: dict[str, Any]) -> list[tuple[str, str]]:

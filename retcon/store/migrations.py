@@ -157,6 +157,9 @@ INSERT INTO seal VALUES (0, 0, 0, NULL);
 -- Its list of columns keeps `note_is_immutable` from seeing `UPDATE note SET rowid = ...`.
 CREATE TRIGGER note_keeps_its_place BEFORE UPDATE ON note WHEN OLD.seq IS NOT NEW.seq
 BEGIN SELECT RAISE(ABORT, 'a raw note cannot be changed: supersede it'); END;
+-- A program of an older version that has had the file open since before this step goes on writing without checksums.
+CREATE TRIGGER note_has_a_checksum BEFORE INSERT ON note WHEN NEW.sum = 0
+BEGIN SELECT RAISE(ABORT, 'written without a checksum: close every program of an older retcon'); END;
 """
 
 
