@@ -15,7 +15,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from retcon.cache import CachedChat, owners
-from retcon.errors import InputError, MalformedReplyError, ModelError, NotFoundError, RetconError, StoreError
+from retcon.errors import (
+    DeadlineError,
+    InputError,
+    MalformedReplyError,
+    ModelError,
+    NotFoundError,
+    RetconError,
+    StoreError,
+)
 from retcon.model import Ask, Chat, Reply
 from retcon.note import RETAIN, Cluster, Decision, Dropped, Fidelity, Note, Packed, Record, Source, Usage
 from retcon.operate import ACTIONS, Made, operate, spent, usable
@@ -55,6 +63,8 @@ class Performer:
             raise InputError(f"{action} needs a model: Memory(model=...); without one: {', '.join(usable(None))}")
         try:
             took = self._take(action, cluster, decision.budget, meter)
+        except DeadlineError:  # no time for another action either
+            raise
         except Exception as error:  # an action may be anybody's code: recall survives it
             return self._fallen_back(cluster, decision, safe, _line(error), _usage(meter))
         took = replace(took, made=replace(took.made, usage=_usage(meter)))
@@ -82,8 +92,12 @@ class Performer:
         self, cluster: Cluster, decision: Decision, safe: Callable[[], str], why: str, usage: Usage
     ) -> Took:
         action, made = safe(), Made(Packed("", 0))
-        with suppress(Exception):  # what fails here fails again, or is as good as nothing
+        try:
             made = self._operate(action, cluster, decision.budget)
+        except DeadlineError:
+            raise
+        except Exception:  # what fails here fails again, or is as good as nothing
+            pass
         if not made.packed.text:
             action, made = RETAIN, self._operate(RETAIN, cluster, decision.budget)
         warning = f"{decision.action} failed, so {action} took its place: {why}"

@@ -26,7 +26,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Protocol
 
-from retcon.errors import InputError, MissingExtraError
+from retcon import deadline
+from retcon.errors import InputError, MissingExtraError, RetconError
 
 MOST = 10_000_000  # tokens; a larger budget is a mistake
 KNOWN = ("estimate", "alphanumeric", "bpe:o200k", "bpe:cl100k")
@@ -60,6 +61,8 @@ class _Checked(_Named):
         where = f"token counter {self.name!r} on a text of {len(text)} characters"
         try:
             found = self.function(text)
+        except RetconError:  # a counter around another one
+            raise
         except Exception as error:
             raise InputError(f"{where} failed: {type(error).__name__}: {_line(str(error))}") from error
         try:
@@ -268,6 +271,7 @@ def cut(text: str, budget: int, count: Counter) -> str:
     fits, tokens, reach = 0, 0, 6 * budget + 64
     units = _compiled(_UNIT).finditer(text if budget else "")
     while ends := _ends(text, units, reach):
+        deadline.check()
         total = count(text[: ends[-1]])
         if total > budget:
             return text[: _last_fit(lambda end: count(text[:end]), [fits, *ends], tokens, total, budget)]
@@ -291,6 +295,7 @@ def _last_fit(cost: Callable[[int], int], ends: list[int], below: int, above: in
     """An end that fits whose successor does not; the first of `ends` costs `below` and fits, the last costs `above`."""
     low, high, turn = 0, len(ends) - 1, 0
     while high - low > 1:
+        deadline.check()
         gap, turn = high - low, turn + 1
         # Counts grow almost evenly: look on both sides of the straight line, and halve now and then.
         line = low + gap * (budget - below) // (above - below)

@@ -20,6 +20,7 @@ class Index:
 
     def __init__(self, texts: Sequence[Reading]) -> None:
         self.texts = texts
+        self._shared: dict[tuple[int, int, int, int], int] = {}
 
     @cached_property
     def _by_trait(self) -> dict[tuple[str, str], list[Mention]]:
@@ -53,10 +54,17 @@ class Index:
                     held.append((text, token))
         return out
 
+    def _alike(self, record: Reading, ours: int, text: Reading, theirs: int) -> int:
+        """How many telling stems two sentences share; counted once for each pair, however often they meet."""
+        pair = (id(record), ours, id(text), theirs)
+        if pair not in self._shared:
+            self._shared[pair] = len(record.stems[ours] & text.stems[theirs])
+        return self._shared[pair]
+
     def affirmed(self, denial: Denial, record: Reading) -> Claim | None:
         """The source's own statement of what the record denies."""
         for text, token in self._said.get(denial.stem, ()):
-            if len(record.stems[denial.sentence] & text.stems[token.sentence]) >= SIMILAR:
+            if self._alike(record, denial.sentence, text, token.sentence) >= SIMILAR:
                 return text.claim(NEGATION, denial.stem, token.start, token.end)
         return None
 
@@ -73,7 +81,7 @@ class Index:
             if token.clause in cues or stem not in denied or self._said.get(stem):
                 continue
             for text, denial in denied[stem][:_MOST]:
-                if len(record.stems[token.sentence] & text.stems[denial.sentence]) > SIMILAR:
+                if self._alike(record, token.sentence, text, denial.sentence) > SIMILAR:
                     out.append((record.claim(NEGATION, stem, token.start, token.end), denial.claim))
                     break
         return out

@@ -10,6 +10,7 @@ from datetime import date
 from functools import cached_property
 from typing import NamedTuple
 
+from retcon import deadline
 from retcon.note import Claim, Note
 from retcon.words import COMMON, COMMON_STEMS, fold, sentences, stem_words
 
@@ -115,6 +116,7 @@ def _tokens(text: str) -> tuple[list[Token], list[int]]:
     ends: list[int] = []
     at = clause = 0
     for place, sentence in enumerate(sentences(text)):
+        deadline.check()
         begin = text.find(sentence, at)
         last = begin
         for found in TOKEN.finditer(text, begin, begin + len(sentence)):
