@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from retcon import deadline
-from retcon.errors import InputError, MalformedReplyError, ModelError
+from retcon.errors import InputError, MalformedReplyError, ModelError, shown
 from retcon.extract import extract
 from retcon.model import Ask, Chat, Reply
 from retcon.note import EXTRACT, RETAIN, Cluster, Hit, Note, Packed, Source, Usage
@@ -81,7 +81,7 @@ def register(
     depends on which notes there are and not on their order, so that a record written without focus serves every query.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InputError(f"an action's name is lower-case letters, digits and dashes, not {str(name)[:60]!r}")
+        raise InputError(f"an action's name is lower-case letters, digits and dashes, not {shown(name)}")
     if name in ACTIONS:
         raise InputError(f"there is an action {name!r} already")
 
@@ -98,8 +98,8 @@ def check_actions(names: Iterable[str]) -> tuple[str, ...]:
         raise InputError(f"actions are names such as {', '.join(ACTIONS)}, not {type(names).__name__}")
     names = (names,) if isinstance(names, str) else tuple(names)
     for name in names:
-        if name not in ACTIONS:
-            raise InputError(f"unknown action {str(name)[:60]!r}: choose one of {', '.join(ACTIONS)}")
+        if not isinstance(name, str) or name not in ACTIONS:
+            raise InputError(f"unknown action {shown(name)}: choose one of {', '.join(ACTIONS)}")
     return names
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon import deadline
-from retcon.errors import InputError
+from retcon.errors import InputError, shown
 from retcon.model import Embed
 from retcon.note import Cluster, Dropped, Filter, Hit, Scope
 from retcon.store import Postings, Snapshot, Store, TermStats
@@ -302,8 +302,8 @@ NEEDS_VECTORS = frozenset(("dense", "hybrid"))
 
 def check_retriever(name: str) -> str:
     """The name, if a retriever has it."""
-    if name not in RETRIEVERS:
-        raise InputError(f"unknown retriever {str(name)[:80]!r}: choose one of {', '.join(RETRIEVERS)}")
+    if not isinstance(name, str) or name not in RETRIEVERS:
+        raise InputError(f"unknown retriever {shown(name)}: choose one of {', '.join(RETRIEVERS)}")
     return name
 
 

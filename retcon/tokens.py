@@ -16,7 +16,6 @@ import math
 import numbers
 import operator
 import re
-import reprlib
 import unicodedata
 import warnings
 from bisect import bisect_right
@@ -27,9 +26,11 @@ from itertools import pairwise
 from typing import Protocol
 
 from retcon import deadline
-from retcon.errors import InputError, MissingExtraError, RetconError
+from retcon.errors import InputError, MissingExtraError, RetconError, shown
 
 MOST = 10_000_000  # tokens; a larger budget is a mistake
+_MOST_COUNTED = (1 << 63) - 1  # tokens of one text that a counter may report: what a store can hold
+_LONGEST = 300  # characters shown of somebody else's error
 KNOWN = ("estimate", "alphanumeric", "bpe:o200k", "bpe:cl100k")
 
 
@@ -64,13 +65,15 @@ class _Checked(_Named):
         except RetconError:  # a counter around another one
             raise
         except Exception as error:
-            raise InputError(f"{where} failed: {type(error).__name__}: {_line(str(error))}") from error
+            raise InputError(f"{where} failed: {_line(error)}") from error
         try:
             tokens = -1 if isinstance(found, bool) else operator.index(found)
         except TypeError:
             tokens = -1
         if tokens < 0:
-            raise InputError(f"{where} returned {_shown(found)}, not a whole number of 0 or more")
+            raise InputError(f"{where} returned {shown(found)}, not a whole number of 0 or more")
+        if tokens > _MOST_COUNTED:
+            raise InputError(f"{where} returned {shown(tokens)}, more tokens than any text has")
         return tokens
 
 
@@ -85,7 +88,7 @@ def counter(spec: str | Callable[[str], int] | Counter | None = None) -> Counter
     if callable(spec):
         name = getattr(spec, "name", None) or getattr(spec, "__name__", None)
         return _Checked(name if isinstance(name, str) and name != "<lambda>" else "custom", spec)
-    raise InputError(f"unknown token counter {_shown(spec)}: known are {', '.join(KNOWN)}, or any callable")
+    raise InputError(f"unknown token counter {shown(spec)}: known are {', '.join(KNOWN)}, or any callable")
 
 
 def check_budget(budget: object) -> int:
@@ -94,18 +97,15 @@ def check_budget(budget: object) -> int:
         whole = math.floor(budget)
         if whole == budget:
             return int(whole)
-    raise InputError(f"budget must be a whole number of tokens from 0 to {MOST:,}, not {_shown(budget)}")
+    raise InputError(f"budget must be a whole number of tokens from 0 to {MOST:,}, not {shown(budget)}")
 
 
-def _shown(value: object) -> str:
+def _line(error: Exception) -> str:
+    """What went wrong in somebody else's code, in one line."""
     try:
-        return _line(reprlib.repr(value))
-    except ValueError:  # an int of thousands of digits refuses to be written
-        return f"a huge {type(value).__name__}"
-
-
-def _line(message: str) -> str:
-    return " ".join(message.split())
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:_LONGEST]}"
+    except Exception:  # it cannot even say so
+        return type(error).__name__
 
 
 # ---- the estimate, in hundredths of a token
