@@ -34,6 +34,7 @@ from retcon.words import COMMON_STEMS, query_terms, stem_words, stems, term_key
 
 K1, B = 1.2, 0.75
 RRF = 60  # reciprocal rank fusion's constant
+FEW = 50  # hits up to which each is simply compared with all before it
 NEAR = 0.8  # share of words two notes have in common from which they may be near-duplicates
 LOOKUP = 300  # looking up one candidate costs about as much as reading this many entries of a posting list (measured)
 PROBE = 4  # times k candidates are scored exactly first
@@ -329,14 +330,18 @@ def _filled(ranked: Ranked, newest: Sequence[int], top_k: int) -> Ranked:
 def mark_duplicates(hits: Sequence[Hit]) -> tuple[Hit, ...]:
     """The hits, each later one that says the same as a better-ranked one marked with that one's id."""
     said = [_said(hit) for hit in hits]
-    seen = _Seen(said)
+    seen = _Seen(said) if len(hits) > FEW else None
+    firsts: list[int] = []
     out: list[Hit] = []
     for i, hit in enumerate(hits):
         deadline.check()
-        twin = next((j for j in seen.near(said[i]) if _same(said[j], said[i])), None)
+        near = seen.near(said[i]) if seen else firsts
+        twin = next((j for j in near if _same(said[j], said[i])), None)
         out.append(hit if twin is None else replace(hit, duplicate_of=hits[twin].id))
         if twin is None:
-            seen.add(i, said[i])
+            firsts.append(i)
+            if seen:
+                seen.add(i, said[i])
     return tuple(out)
 
 

@@ -253,7 +253,11 @@ def test_near_duplicates_are_those_that_comparing_every_pair_finds(drawn: list[t
         cut = at % (len(before) + 1)
         texts.append([*before[:cut], *said[: 2 if before else 12], *before[cut + at % 2 :]])
     hits = [Hit(Note(str(i), " ".join(text), speaker="ann"), 1.0, i + 1) for i, text in enumerate(texts)]
-    assert [hit.duplicate_of for hit in mark_duplicates(hits)] == every_pair(hits)
+    expected = every_pair(hits)
+    for few in (0, 50):  # by bits, and pair by pair
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(retrieve, "FEW", few)
+            assert [hit.duplicate_of for hit in mark_duplicates(hits)] == expected
 
 
 def test_two_people_saying_the_same_are_not_duplicates() -> None:
