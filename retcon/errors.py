@@ -23,6 +23,18 @@ Each message is one line and carries the numbers it speaks of; the data is on th
 
 from __future__ import annotations
 
+import reprlib
+
+
+def shown(value: object, most: int = 80) -> str:
+    """Any value as it may stand in a message: on one line, shortened, and never an error of its own."""
+    if isinstance(value, str):
+        return repr(value[:most])
+    try:
+        return " ".join(reprlib.repr(value).split())[:most]
+    except ValueError:  # an int of thousands of digits refuses to be written
+        return f"a huge {type(value).__name__}"
+
 
 class RetconError(Exception):
     """Base of all errors that retcon raises on purpose."""

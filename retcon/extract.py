@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from retcon import deadline
 from retcon.note import Cluster, Dropped, Hit, Packed, Source
 from retcon.pack import check, date, one_line, retain
 from retcon.tokens import Counter, counter, cut
@@ -68,8 +69,8 @@ KINDS = (
     _kind(r"\bwho(?:m|se)?\b|\bnamed?\b", "", r"(?<=\w )[A-Z]\w|(?<=\w, )[A-Z]\w"),  # a capital inside the sentence
     _kind(r"\bwhere\b", "", r"\b(?:in|at|from|to|near|around|on) (?:the |a |my )?[A-Z]"),
 )
-# A clause starts after punctuation inside the sentence.
-_CLAUSE = re.compile(r"[,;:)]+\s+|[，、；：]|\s[-–—]+\s|—")
+# A clause starts after punctuation inside the sentence; a run of it is read once, from its start.
+_CLAUSE = re.compile(r"(?<![,;:)])[,;:)]++\s+|[，、；：]|\s[-–—]++\s|—")
 _MOST_CLAUSES = 16
 _ASKED = ("?", "？")
 _STOPS = (*_ASKED, ".", "!", "…", "。", "！", "｡")
@@ -129,6 +130,7 @@ def extract(cluster: Cluster, budget: int, *, count: Counter) -> Packed:
     taken = _choose(pieces, sought, purse) if budget else []
     text = page.show(taken)
     while text and count(text) > budget:  # the counter charges more for the whole than for its parts
+        deadline.check()
         taken.pop()
         text = page.show(taken)
     if not text:  # budget 0, or only whole notes fit: a counter may charge less for them
@@ -148,6 +150,7 @@ def _lines(cluster: Cluster) -> list[Line]:
     for i in _fresh(cluster.hits):
         voice = words(cluster.hits[i].note.speaker or "")  # "Ann: I ran" says that Ann ran
         for j, text in enumerate(sentences(cluster.hits[i].text)):
+            deadline.check()
             out.append(Line(i, j, text, voice + words(text)))
     return out
 
@@ -157,6 +160,7 @@ def _ranked(lines: Sequence[Line], sought: Sought, hits: Sequence[Hit]) -> list[
     prior = _priors(hits)
     pieces: list[Piece] = []
     for line in lines:
+        deadline.check()
         asks = ASKS if line.text.endswith(_ASKED) else 1.0
         score = prior[line.hit] * (BASE + sought.worth(line.text, line.words)) * asks
         pieces.append(Piece(line.hit, line.place, line.text, score, not sought.terms.keys().isdisjoint(line.words)))
@@ -167,7 +171,7 @@ def _sought(query: str, lines: Sequence[Line]) -> Sought:
     """What the query is after among these sentences; a term weighs its BM25 idf, with sentences as documents."""
     runs = [line.words for line in lines]
     distinct = sorted(set().union(*runs))
-    wanted = query_terms(query)
+    wanted = dict.fromkeys(query_terms(query))
     terms = {word: stem for word, stem in zip(distinct, stem_words(distinct), strict=True) if stem in wanted}
     df = Tally(chain.from_iterable({terms[word] for word in run if word in terms} for run in runs))
     weight = {term: math.log(1 + (len(runs) - df[term] + 0.5) / (df[term] + 0.5)) for term in wanted}
@@ -290,6 +294,7 @@ def _choose(pieces: Sequence[Piece], sought: Sought, purse: Purse) -> list[Piece
     said: set[str] = set()
     cutting = True
     for piece in pieces:
+        deadline.check()
         if purse.taken and purse.left < LEAST:
             if purse.settled:
                 break
@@ -337,6 +342,7 @@ def _dropped(hits: Sequence[Hit], pieces: Sequence[Piece], purse: Purse) -> tupl
     fresh, said = set(_fresh(hits)), {piece.text for piece in purse.taken}
     out: list[Dropped] = []
     for i, hit in enumerate(hits):
+        deadline.check()
         if i in used:
             continue
         own = [piece for piece in there.get(i, ()) if piece.text not in said]

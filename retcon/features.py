@@ -17,13 +17,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from retcon.errors import InputError
+from retcon.errors import InputError, shown
 from retcon.words import words
 
 TYPES = ("single_session", "multi_session", "temporal", "knowledge_update")
 FEATURES = ("budget", "notes", "pressure", "fit", "sessions", "inconsistency", "similarity", *TYPES)
 BUDGET_UNIT = 512  # the paper's scale for the budget feature
 _MOST = 1 << 53  # a budget past it is no number of tokens, and floats stop being exact
+_GAP = "(?:.* )?"  # in a cue: any words, or none
 _READ = 1000  # characters of a query that the type classifier reads
 
 
@@ -38,7 +39,7 @@ def features(
 ) -> NDArray[np.float64]:
     """The eleven features in the order of `FEATURES`; `costs`, `sessions` and `vectors` have one entry a note."""
     if budget < 0:
-        raise InputError(f"the budget must be 0 or more, not {budget}")
+        raise InputError(f"the budget must be 0 or more, not {shown(budget)}")
     if not len(costs) == len(sessions) == len(vectors):
         raise InputError(f"{len(costs)} costs, {len(sessions)} sessions and {len(vectors)} vectors for one cluster")
     if len(types) != len(TYPES):
@@ -114,7 +115,27 @@ def cue_text(query: str) -> str:
 
 def cue_pattern(cue: str) -> re.Pattern[str]:
     """A cue as a pattern of whole words."""
-    return re.compile(f" (?:{cue}) ")  # the leading space lets the search skip from word to word
+    choices = "|".join(map(_linear, _choices(cue)))
+    return re.compile(f" (?:{choices}) ")  # the leading space lets the search skip from word to word
+
+
+def _linear(choice: str) -> str:
+    """A choice that has words between its two ends, looked for once, from its first beginning: a later one has no other
+    end after it."""
+    first, gap, last = choice.partition(_GAP)
+    return rf"(?<=\A )(?>(?:.*? )??{first}){gap}{last}" if gap else choice
+
+
+def _choices(cue: str) -> list[str]:
+    """The cue cut at each "|" outside of parentheses."""
+    out, depth = [""], 0
+    for c in cue:
+        depth += (c == "(") - (c == ")")
+        if c == "|" and not depth:
+            out.append("")
+        else:
+            out[-1] += c
+    return out
 
 
 @lru_cache(maxsize=1)

@@ -136,23 +136,23 @@ def _settled(case: Case) -> float | None:
 _ACCEPTED = re.compile(
     r"\b(?:is|are|would be) (?:(?:also |both )?acceptable|also (?:accepted|correct|right))\b.*", re.I | re.S
 )
-_OR_ELSE = re.compile(r"\s*\(or ([^()]+)\)", re.I)
+_OR_ELSE = re.compile(r"(?<!\s)\s*+\(or ([^()]++)\)", re.I)
 _CONDITION = re.compile(r",? (?:if|when|counting|including|depending) .*", re.I | re.S)
-_ASIDE = re.compile(r"\s*\([^()]*\)")
+_ASIDE = re.compile(r"(?<!\s)\s*+\([^()]*+\)")
 _RANGE = re.compile(r"\b(?:from|between) (.{1,40}?) (?:to|and) (.+)", re.I | re.S)
-_SHORT_FORM = re.compile(r"(.+)\(([A-Z]{2,6})\)\W*", re.S)
+_SHORT_FORM = re.compile(r"\A(.+)\(([A-Z]{2,6})\)\W*\Z", re.S)
 _WIDEST = 60  # whole numbers that an offered range may hold
 
 
 def _alternatives(gold: str) -> list[str]:
     """The answers that the gold text offers: the first, and each that it calls acceptable or puts in "(or ...)"."""
     pieces = sentences(gold)
-    offers = [piece for piece in pieces[1:] if _ACCEPTED.search(piece)]
+    offers = dict.fromkeys(piece for piece in pieces[1:] if _ACCEPTED.search(piece))
     main = " ".join(piece for piece in pieces if piece not in offers)
     out = [_OR_ELSE.sub("", main), *(_CONDITION.sub("", each) for each in _OR_ELSE.findall(main))]
     for piece in offers:
         out += _offered(_ACCEPTED.sub("", piece))
-    if (short := _SHORT_FORM.fullmatch(main)) and short[2] == "".join(c for c in short[1] if c.isupper()):
+    if (short := _SHORT_FORM.match(main)) and short[2] == "".join(c for c in short[1] if c.isupper()):
         out.append(short[2])
     return list(dict.fromkeys(each for each in out if words(each))) or [gold]
 
@@ -199,9 +199,12 @@ def _content(text: str) -> frozenset[str]:
     return frozenset(out)
 
 
+_DAY_KEY = re.compile(r"(\d{4}|-)-(\d\d)(?:-(\d\d))?")
+
+
 def _parts(key: str) -> list[str]:
     """The parts of a date's key: "2026-05-09" is a year, a month and a day; other keys are whole."""
-    found = re.fullmatch(r"(\d{4}|-)-(\d\d)(?:-(\d\d))?", key)
+    found = _DAY_KEY.fullmatch(key)
     if found is None:
         return [f"#{int(key)}" if key.isdecimal() else key]
     year, month, day = found.groups()
@@ -266,7 +269,7 @@ _SECONDS_MONTHS = {
 }  # fmt: skip
 _PRICES = frozenset("dollar euro yen rupee percent".split())  # units that a bare number may leave out; "pound" is two
 _THINGS = ("", "+s")  # no unit, or things that are counted
-_HALF = re.compile(r"\b(\w+) and a half\b", re.I)
+_HALF = re.compile(r"\b(\w++) and a half\b", re.I)
 _SPELLED = (
     (re.compile(r"\b(?:an?|one) (hour|day|week|month|year|mile) and a half\b", re.I), r"1.5 \1s"),
     (re.compile(r"\bhalf an? (hour|day|week|month|year|mile)\b", re.I), r"0.5 \1s"),
@@ -291,6 +294,7 @@ _LIGHT = frozenset(
         """.split()
     )
 )
+_DECIMAL = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _NUMERAL = 30  # digits and dots: a longer run is a code, not a quantity
 
 
@@ -356,7 +360,7 @@ def _quantity(mention: Mention) -> _Quantity | None:
     year = "form:y" in mention.traits
     if mention.claim.kind != NUMBER and not year:
         return None
-    plain = [key for key in mention.keys if len(key) <= _NUMERAL and re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", key)]
+    plain = [key for key in mention.keys if len(key) <= _NUMERAL and _DECIMAL.fullmatch(key)]
     if not plain or not (mention.firm or mention.unit or mention.claim.text.lower() in ("one", "zero")):
         return None
     values = frozenset(Fraction(key) for key in plain)
@@ -389,20 +393,21 @@ def _blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 # -- strict: the verdict -----------------------------------------------------------------------------------------------
 
-_MAYBE = r"\W*+(?:(?:most|very|likely|probably|maybe|perhaps|well|i think)\b[\s,]*+)*+"
+_MAYBE = r"\A\W*+(?:(?:most|very|likely|probably|maybe|perhaps|well|i think)\b[\s,]*+)*+"
 _ENDS = r"(?=\W*\Z|\s*[.,;:!?(—–-])"
 _GOLD_YES_NO = re.compile(rf"{_MAYBE}(yes|no){_ENDS}", re.I)
-_SAYS_YES = re.compile(rf"{_MAYBE}(?:yes|yeah|yep)\b|.*\byes\W*\Z", re.I | re.S)
+_SAYS_YES = re.compile(rf"{_MAYBE}(?:yes|yeah|yep)\b|\A.*\byes\W*+\Z", re.I | re.S)
 _SAYS_NO = re.compile(
     rf"{_MAYBE}(?:(?:no|nope|nah)(?:{_ENDS}|(?=\s+(?:i|you|he|she|they|we|it|there|not)\b))"
-    rf"|unlikely\b|not(?: really)?{_ENDS})|.*\bno\W*\Z",
+    rf"|unlikely\b|not(?: really)?{_ENDS})|\A.*\bno\W*+\Z",
     re.I | re.S,
 )
-_BOTH = re.compile(r"\byes\W+(?:(?:or|and)\W+)?no\b|\bno\W+(?:(?:or|and)\W+)?yes\b", re.I)
+_BOTH = re.compile(r"\byes\W++(?:(?:or|and)\W++)?no\b|\bno\W++(?:(?:or|and)\W++)?yes\b", re.I)
 _NOT = frozenset("not never no none nobody nothing nowhere neither nor cannot without".split())
 _IDIOM = frozenset("only just doubt problem matter wonder".split())  # "not only", "no doubt" deny nothing
 _AMOUNT = re.compile(r"\bhow (?:many|much|old|long|far)\b|\b(?:total|average|percentage)\b", re.I)
 _HOW = re.compile(r"\bhow (?:many|much|old|long|far|often)\b", re.I)
+_COUNTED = re.compile(r"\bhow (?:many|much)((?: \w+){0,3})", re.I)
 _HEAD = re.compile(r"[.:;](?=\s|\Z)|\n")
 _SUM = re.compile(r"\btotal (?:of|is|was) (.*)", re.I | re.S)
 _ORDER = re.compile(
@@ -493,11 +498,12 @@ def _states(gold: str, reply: str, case: Case) -> bool:
 
 def _beyond(gold: _Said, asked: _Said) -> _Said:
     """What the gold text says that the question does not."""
+    known = frozenset(asked.words)
     return _Said(
         tuple(q for q in gold.quantities if not any(q.amounts & other.amounts for other in asked.quantities)),
         tuple(d for d in gold.dates if not any(d.keys & (other.keys | other.wider) for other in asked.dates)),
-        tuple(word for word in gold.words if word not in asked.words),
-        gold.keys - frozenset(asked.words),
+        tuple(word for word in gold.words if word not in known),
+        gold.keys - known,
     )
 
 
@@ -506,7 +512,7 @@ def _contains(gold: str, reply: str) -> bool:
     needed, there = words(gold), words(reply)
     if not needed:
         return bool(gold.strip()) and gold.strip() in reply
-    return any(there[i : i + len(needed)] == needed for i in range(len(there) - len(needed) + 1))
+    return f" {' '.join(needed)} " in f" {' '.join(there)} "
 
 
 # Amounts
@@ -561,7 +567,7 @@ def _rivals(gold: _Quantity, reply: _Quantity, question: str) -> bool:
 @lru_cache(maxsize=256)
 def _units_asked(question: str) -> tuple[frozenset[str], bool]:
     """The units that the question counts in ("how many days"), and whether it counts things instead."""
-    counted = re.findall(r"\bhow (?:many|much)((?: \w+){0,3})", question, re.I)
+    counted = _COUNTED.findall(question)
     units = frozenset(UNIT[w] for phrase in counted for w in phrase.lower().split() if w in UNIT and len(w) > 2)
     return units, bool(counted) and not units and "how many" in question.lower()
 

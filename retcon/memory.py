@@ -26,7 +26,7 @@ from retcon.answer import PROMPTS as ANSWER_PROMPTS
 from retcon.answer import Answer, Rung, abstains, concluded
 from retcon.answer import prompt as reader_prompt
 from retcon.cache import CachedChat, owners
-from retcon.errors import AuthError, InputError, ModelError, StoreError
+from retcon.errors import AuthError, InputError, ModelError, StoreError, shown
 from retcon.features import features, query_type
 from retcon.model import Chat, Embed, chat, embedder
 from retcon.note import RETAIN, Cluster, Decision, Filter, Hit, Note, Recall, Scope, Usage
@@ -351,6 +351,7 @@ class Memory:
         x = self._features(cluster, budget)
         available = usable(self.chat if model else None)
         if action is not None:
+            (action,) = check_actions([action])
             free = self.router.decide(x, budget=budget)
             return self._told(_named(free, action, f"{action}: asked for by the caller", forced=True))
         return self._told(self._choose(x, budget, available, exclude, model=model))
@@ -666,7 +667,7 @@ def _private(path: str, flags: int) -> int:
 
 def _guard(given: str) -> Guard:
     if given not in GUARDS:
-        raise InputError(f"guard is 'warn' or 'strict', not {str(given)[:40]!r}")
+        raise InputError(f"guard is 'warn' or 'strict', not {shown(given)}")
     return cast(Guard, given)
 
 

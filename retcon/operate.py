@@ -11,10 +11,11 @@ and without the marks by which chat templates tell one speaker from another.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from retcon.errors import InputError, MalformedReplyError, ModelError
+from retcon import deadline
+from retcon.errors import InputError, MalformedReplyError, ModelError, shown
 from retcon.extract import extract
 from retcon.model import Ask, Chat, Reply
 from retcon.note import EXTRACT, RETAIN, Cluster, Hit, Note, Packed, Source, Usage
@@ -68,6 +69,7 @@ class Action:
 
 
 ACTIONS: dict[str, Action] = {}
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 
 def register(
@@ -78,8 +80,8 @@ def register(
     Raise `version` with every change of the prompt: kept records are found by it. `ranked=False` says that the text
     depends on which notes there are and not on their order, so that a record written without focus serves every query.
     """
-    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_-]{0,39}", name):
-        raise InputError(f"an action's name is lower-case letters, digits and dashes, not {str(name)[:60]!r}")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InputError(f"an action's name is lower-case letters, digits and dashes, not {shown(name)}")
     if name in ACTIONS:
         raise InputError(f"there is an action {name!r} already")
 
@@ -96,8 +98,8 @@ def check_actions(names: Iterable[str]) -> tuple[str, ...]:
         raise InputError(f"actions are names such as {', '.join(ACTIONS)}, not {type(names).__name__}")
     names = (names,) if isinstance(names, str) else tuple(names)
     for name in names:
-        if name not in ACTIONS:
-            raise InputError(f"unknown action {str(name)[:60]!r}: choose one of {', '.join(ACTIONS)}")
+        if not isinstance(name, str) or name not in ACTIONS:
+            raise InputError(f"unknown action {shown(name)}: choose one of {', '.join(ACTIONS)}")
     return names
 
 
@@ -126,6 +128,7 @@ def operate(
     seed: int | None = None,
 ) -> Made:
     """What the action makes of the cluster within the budget; a ModelError where its model fails it."""
+    deadline.check()
     chosen = ACTIONS[action]
     if chosen.needs_model and chat is None:
         raise InputError(f"{action} needs a model: Memory(model=...); without one there are {', '.join(usable(None))}")
@@ -259,15 +262,23 @@ def prompt(job: Job, instruction: str, notes: Sequence[Note], budget: int) -> As
 
 def chronological(notes: Sequence[Note]) -> list[Note]:
     """The notes oldest first; of one moment, a turn stands after the turn that it follows."""
-    known = {note.id: note for note in notes}
+    turns = _turns({note.id: note for note in notes})
+    return sorted(notes, key=lambda note: (note.timestamp or note.created_at or "", turns[note.id]))
 
-    def when(note: Note) -> tuple[str, int]:
-        moment, turn = note.timestamp or note.created_at or "", 0
-        while note.follows in known and turn < len(known):
-            note, turn = known[note.follows], turn + 1
-        return moment, turn
 
-    return sorted(notes, key=when)
+def _turns(known: Mapping[str, Note]) -> dict[str, int]:
+    """How many of the notes each one follows, directly or not; all of them where they go round in a circle."""
+    turns: dict[str, int] = {}
+    for note_id in known:
+        way: dict[str, None] = {}
+        at = note_id
+        while at in known and at not in turns and at not in way:
+            way[at] = None
+            at = known[at].follows or ""
+        turn = len(known) if at in way else turns.get(at, -1)
+        for each in reversed(way):
+            turns[each] = turn = min(turn + 1, len(known))
+    return turns
 
 
 # Our own tags; what chat templates tell speakers apart by (ChatML and its kin, Llama 2, Mistral, Gemma); begin and end.
@@ -293,6 +304,7 @@ def answers(job: Job, asks: Sequence[Ask]) -> list[Reply]:
     assert job.chat is not None
     replies: list[Reply] = []
     for reply in job.chat(asks):
+        deadline.check()
         if isinstance(reply, ModelError):
             raise reply
         replies.append(reply)
@@ -304,7 +316,7 @@ def answers(job: Job, asks: Sequence[Ask]) -> list[Reply]:
 _FENCE = re.compile(r"\A```(?:\w*\n)?|\n?```\Z")
 _TAGS = re.compile(r"<\s{0,9}/?\s{0,9}note\b[^<>]{0,99}>", re.IGNORECASE)
 _LABEL = re.compile(
-    r"(?:\*\*|#+ )?(?:(?:memory |compact |merged )?(?:record|note)|summary|abstract|rewritten note|answer)"
+    r"(?:\*\*|(?<!#)#++ )?(?:(?:memory |compact |merged )?(?:record|note)|summary|abstract|rewritten note|answer)"
     r"\s{0,9}(?::\s{0,9}\*\*|\*\*\s{0,9}:|:)\s*",
     re.IGNORECASE,
 )

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retcon.errors import InputError, MissingExtraError
+from retcon.errors import InputError, MissingExtraError, shown
 from retcon.features import BUDGET_UNIT, TYPES
 from retcon.note import RETAIN
 
@@ -500,13 +500,18 @@ def _typed(name: str, values: Sequence[Any]) -> Column:
     return np.array(["" if value is None else str(value) for value in values], object)
 
 
+def _as_written(value: object) -> str:
+    """The value as it would stand in a file."""
+    return repr(shown(value, 40).strip("'"))
+
+
 def _number(name: str, row: int, value: Any) -> float:
     if value is None or value == "":
         return math.nan
     try:
         found = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"row {row}: {name} is {str(value)[:40]!r}, not a number") from None
+        raise InputError(f"row {row}: {name} is {_as_written(value)}, not a number") from None
     if math.isinf(found):
         raise InputError(f"row {row}: {name} is not finite")
     return found
@@ -515,7 +520,7 @@ def _number(name: str, row: int, value: Any) -> float:
 def _whole(name: str, row: int, value: Any) -> int:
     found = _number(name, row, value)
     if not 0 <= found <= _MOST or found != int(found):
-        raise InputError(f"row {row}: {name} is {str(value)[:40]!r}, not a whole number of 0 or more")
+        raise InputError(f"row {row}: {name} is {_as_written(value)}, not a whole number of 0 or more")
     return int(found)
 
 

@@ -14,7 +14,8 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from retcon.errors import InputError
+from retcon import deadline
+from retcon.errors import InputError, shown
 from retcon.note import Cluster, Dropped, Note, Packed, Source
 from retcon.tokens import Counter, cut
 
@@ -49,7 +50,12 @@ def one_line(text: str) -> str:
 
 def costs(cluster: Cluster, *, count: Counter, accounting: Accounting = "rendered") -> list[int]:
     """Tokens of each candidate on its own, in the cluster's order."""
-    return [count(note.text if accounting == "text" else render(note)) for note in cluster.notes]
+    return [_cost(note, count, accounting) for note in cluster.notes]
+
+
+def _cost(note: Note, count: Counter, accounting: Accounting) -> int:
+    deadline.check()
+    return count(note.text if accounting == "text" else render(note))
 
 
 def retain(
@@ -105,7 +111,7 @@ def pack_text(text: str, budget: int, count: Counter) -> str:
 def check(budget: int) -> int:
     """The budget, if it is one; a negative one is the caller's error."""
     if budget < 0:
-        raise InputError(f"the budget must be 0 tokens or more, not {budget}")
+        raise InputError(f"the budget must be 0 tokens or more, not {shown(budget)}")
     return budget
 
 
@@ -128,6 +134,7 @@ class _Choice:
         self.count = count  # None: costs add up, and what stands between the notes is free
         self.gap = count("\n") if count else 0
         self.taken: list[int] = []
+        self.ids: set[str] = set()  # of the notes taken
         self.refused: dict[int, tuple[int, int]] = {}  # need, and what was left
         self.repeats: dict[int, str] = {}
         self.settled = True
@@ -138,6 +145,7 @@ class _Choice:
             raise InputError(f"unknown order {order!r}: known are rank, cheapest")
         every = range(len(self.hits))
         for i in every if order == "rank" else sorted(every, key=self.costs.__getitem__):
+            deadline.check()
             same = self.hits[i].duplicate_of
             if order == "rank" and same is not None and self.holds(same):
                 self.repeats[i] = same
@@ -146,7 +154,7 @@ class _Choice:
         return self
 
     def holds(self, note_id: str) -> bool:
-        return any(self.hits[i].id == note_id for i in self.taken)
+        return note_id in self.ids
 
     def enter(self, i: int) -> bool:
         """Whether the note fits; it is in, if so."""
@@ -159,6 +167,7 @@ class _Choice:
                 self.refused[i] = (need, self.left)
                 return False
         self.taken.append(i)
+        self.ids.add(self.hits[i].id)
         self.left -= need
         self.settled = False
         return True
@@ -169,9 +178,11 @@ class _Choice:
             return
         self.left = self.budget - self.count(self.text())
         while self.left < 0:  # the counter charges more for the whole than for its parts
+            deadline.check()
             last, over = self.taken.pop(), self.left
             self.left = self.budget - (self.count(self.text()) if self.taken else 0)
             self.refused[last] = (self.left - over, self.left)
+        self.ids = {self.hits[i].id for i in self.taken}
         self.settled = True
 
     def text(self, positions: Sequence[int] | None = None) -> str:

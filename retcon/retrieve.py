@@ -18,14 +18,15 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retcon.errors import InputError
+from retcon import deadline
+from retcon.errors import InputError, shown
 from retcon.model import Embed
 from retcon.note import Cluster, Dropped, Filter, Hit, Scope
 from retcon.store import Postings, Snapshot, Store, TermStats
@@ -33,6 +34,7 @@ from retcon.words import COMMON_STEMS, query_terms, stem_words, stems, term_key
 
 K1, B = 1.2, 0.75
 RRF = 60  # reciprocal rank fusion's constant
+FEW = 50  # hits up to which each is simply compared with all before it
 NEAR = 0.8  # share of words two notes have in common from which they may be near-duplicates
 LOOKUP = 300  # looking up one candidate costs about as much as reading this many entries of a posting list (measured)
 PROBE = 4  # times k candidates are scored exactly first
@@ -86,6 +88,7 @@ def cluster(query: str, hits: Sequence[Hit], costs: Sequence[int], *, cap: int =
     dropped, used = [], 0
     alone = all(cost > cap for cost in costs)
     for hit, cost in zip(hits, costs, strict=True):
+        deadline.check()
         large = cost > cap and hit is hits[0] and (hit.score > 0 or alone)
         if large or used + cost <= cap:
             kept.append((hit, cost))
@@ -123,6 +126,7 @@ def best(snapshot: Snapshot, terms: Sequence[str], top_k: int, only: Filter | No
     threshold, at = 0.0, 0
     # A note that holds only what is ahead may still get in, or reading all of that is cheaper than to look up a few.
     while at < len(order) and (threshold <= ahead[at] or left[at] < PROBE * top_k * LOOKUP):
+        deadline.check()
         listed = snapshot.postings(order[at])
         slots, gains = _passing(listed, scorer.gain(order[at], listed.counts, listed.lengths), allowed)
         gains += scores[slots]
@@ -136,6 +140,7 @@ def best(snapshot: Snapshot, terms: Sequence[str], top_k: int, only: Filter | No
     threshold = max(threshold, _kth(exact, top_k))
     others = others[scores[others] >= threshold - ahead[at] - SLACK]
     while at < len(order) and len(others) * LOOKUP > stats[order[at]].df:
+        deadline.check()
         listed = _among(snapshot.postings(order[at]), others, snapshot.slots)
         scores[listed.slots] += scorer.gain(order[at], listed.counts, listed.lengths)
         at += 1
@@ -224,6 +229,7 @@ def plain(snapshot: Snapshot, query: str, top_k: int, only: Filter, _: Embed | N
     """The paper's BM25: every current note scored on its bare lower-case words, no stemming, no context."""
     slots, counted = [], []
     for slot, note in snapshot.texts():
+        deadline.check()
         slots.append(slot)
         counted.append(Counter(_PLAIN.findall(note.text.lower())))
     scores = plain_scores(counted, list(dict.fromkeys(_PLAIN.findall(query.lower()))))
@@ -242,6 +248,7 @@ def plain_scores(counted: Sequence[Counter[str]], terms: Sequence[str]) -> NDArr
         return scores
     norm = K1 * (1 - B + B * lengths / lengths.mean())
     for term in terms:
+        deadline.check()
         tf = np.array([text[term] for text in counted], float)
         scores += idf(len(counted), int((tf > 0).sum())) * tf * (K1 + 1) / (tf + norm)
     return scores
@@ -296,8 +303,8 @@ NEEDS_VECTORS = frozenset(("dense", "hybrid"))
 
 def check_retriever(name: str) -> str:
     """The name, if a retriever has it."""
-    if name not in RETRIEVERS:
-        raise InputError(f"unknown retriever {str(name)[:80]!r}: choose one of {', '.join(RETRIEVERS)}")
+    if not isinstance(name, str) or name not in RETRIEVERS:
+        raise InputError(f"unknown retriever {shown(name)}: choose one of {', '.join(RETRIEVERS)}")
     return name
 
 
@@ -322,11 +329,19 @@ def _filled(ranked: Ranked, newest: Sequence[int], top_k: int) -> Ranked:
 
 def mark_duplicates(hits: Sequence[Hit]) -> tuple[Hit, ...]:
     """The hits, each later one that says the same as a better-ranked one marked with that one's id."""
-    said = [_Said(hit.note.speaker, bag := Counter(stems(hit.text)), bag.total()) for hit in hits]
+    said = [_said(hit) for hit in hits]
+    seen = _Seen(said) if len(hits) > FEW else None
+    firsts: list[int] = []
     out: list[Hit] = []
     for i, hit in enumerate(hits):
-        twin = next((j for j in range(i) if out[j].duplicate_of is None and _same(said[j], said[i])), None)
+        deadline.check()
+        near = seen.near(said[i]) if seen else firsts
+        twin = next((j for j in near if _same(said[j], said[i])), None)
         out.append(hit if twin is None else replace(hit, duplicate_of=hits[twin].id))
+        if twin is None:
+            firsts.append(i)
+            if seen:
+                seen.add(i, said[i])
     return tuple(out)
 
 
@@ -334,6 +349,97 @@ class _Said(NamedTuple):
     speaker: str | None
     bag: Counter[str]  # stems of the text
     size: int
+
+
+def _said(hit: Hit) -> _Said:
+    deadline.check()
+    bag = Counter(stems(hit.text))
+    return _Said(hit.note.speaker, bag, bag.total())
+
+
+class _Seen:
+    """The notes so far that repeat none, as bits: a few and-operations over all of them leave those that may be a twin.
+
+    A note's twin before it has the same speaker, the same numbers and negations, about its size, every word of it that
+    tells, and all but a fifth of its words. The n-th time that a word stands in a note is a word of its own here. What
+    is left over still has to be compared: nearly all of it is a twin.
+    """
+
+    def __init__(self, every: Sequence[_Said]) -> None:
+        notes = Counter(word for said in every for word in _counted(said.bag))
+        self.shared = {word for word, n in notes.items() if n > 1}  # no other matters
+        self.holding: dict[tuple[str, int], int] = {}
+        self.alike: dict[tuple[object, ...], int] = {}
+
+    def add(self, place: int, said: _Said) -> None:
+        if not said.size:
+            return
+        for word in _counted(said.bag):
+            if word in self.shared:
+                self.holding[word] = self.holding.get(word, 0) | 1 << place
+        kin = (*_kin(said), _size_class(said.size))
+        self.alike[kin] = self.alike.get(kin, 0) | 1 << place
+
+    def near(self, said: _Said) -> Iterator[int]:
+        """Places of the notes that may be a twin of this one, in order."""
+        if not said.size:
+            return
+        kin, size = _kin(said), _size_class(said.size)
+        left = 0
+        for near in (size - 1, size, size + 1):
+            left |= self.alike.get((*kin, near), 0)
+        empty: list[int] = []
+        for word in _counted(said.bag):
+            if not left:
+                return
+            if word[0] in _EMPTY_WORDS:
+                empty.append(self.holding.get(word, 0))
+            else:
+                left &= self.holding.get(word, 0)
+        left = _few_missing(left, empty, int(said.size * (1 - NEAR) + SLACK))
+        while left:
+            lowest = left & -left
+            yield lowest.bit_length() - 1
+            left ^= lowest
+
+
+def _counted(bag: Counter[str]) -> Iterator[tuple[str, int]]:
+    """The words of the bag, each with its number: the first "the", the second "the"."""
+    return ((word, n) for word, times in bag.items() for n in range(times))
+
+
+def _kin(said: _Said) -> tuple[object, ...]:
+    """What two notes that say the same have in common to the letter."""
+    return said.speaker, frozenset((word, times) for word, times in said.bag.items() if _turning(word))
+
+
+def _size_class(size: int) -> int:
+    """Two sizes of which one is `NEAR` of the other, or more, are in one class or in two beside each other."""
+    return math.floor(math.log(size) / -math.log(NEAR) + SLACK)
+
+
+def _few_missing(notes: int, words: Sequence[int], most: int) -> int:
+    """Those of the notes that hold all of the words but `most`; each word comes as the notes that hold it.
+
+    Every note has a counter of words that it lacks. Counters stand upright, so to say: the first number has the lowest
+    binary digit of all of them, and so on.
+    """
+    digits: list[int] = []
+    for word in words:
+        carry = notes & ~word
+        for place, digit in enumerate(digits):
+            digits[place], carry = digit ^ carry, digit & carry
+        if carry:
+            digits.append(carry)
+    fewer, equal = 0, notes
+    for place in reversed(range(max(len(digits), most.bit_length()))):
+        digit = digits[place] if place < len(digits) else 0
+        if most >> place & 1:
+            fewer |= equal & ~digit
+            equal &= digit
+        else:
+            equal &= ~digit
+    return fewer | equal
 
 
 def _same(one: _Said, other: _Said) -> bool:
@@ -356,7 +462,7 @@ def _same(one: _Said, other: _Said) -> bool:
 
 def _turning(term: str) -> bool:
     """Whether a single word turns a statement: numbers and negations do."""
-    return any(c.isdigit() for c in term) or term in _NEGATIONS
+    return term in _NEGATIONS or (not term.isalpha() and any(c.isdigit() for c in term))
 
 
 _NEGATIONS = frozenset(stem_words("t not no never none nothing nobody nowhere neither nor cannot without".split()))

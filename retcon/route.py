@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retcon.errors import InputError, RouterError
+from retcon.errors import InputError, RouterError, shown
 from retcon.features import BUDGET_UNIT, FEATURES
 from retcon.note import RETAIN, Decision
 
@@ -144,7 +144,7 @@ class Router:
 
     def __post_init__(self) -> None:
         for fault in _faults(self):
-            raise RouterError(f"router {str(self.name)[:100]!r}: {fault}")
+            raise RouterError(f"router {shown(self.name, 100)}: {fault}")
 
     def decide(
         self,
@@ -294,6 +294,8 @@ class Router:
         """The router in a JSON file, in a dict of the same shape, or that ships under this name (`SHIPPED`)."""
         if isinstance(source, str) and source in SHIPPED:
             return shipped(source)
+        if not isinstance(source, (str, PathLike, Mapping)):
+            raise RouterError(f"a router is a Router, a file, a name or a dict, not {shown(source)}")
         return cls.from_dict(source if isinstance(source, Mapping) else _read(Path(source)))
 
     @classmethod
@@ -496,7 +498,7 @@ def _check_keys(plain: Any) -> None:
     if missing := sorted(_NEEDED.difference(plain)):
         raise RouterError(f"the router lacks {_few(missing)}")
     if type(plain["format"]) is not int or plain["format"] != FORMAT:
-        raise RouterError(f"router format {str(plain['format'])[:20]!r}, this retcon reads {FORMAT}")
+        raise RouterError(f"router format {shown(plain['format'], 20)}, this retcon reads {FORMAT}")
     # a misspelt "thresholds" must not pass for a router without any
     if unknown := sorted(map(str, set(plain) - _NEEDED - _OPTIONAL)):
         raise RouterError(f"the router has unknown entries: {_few(unknown)}")
@@ -604,7 +606,7 @@ def _is_label(value: Any) -> bool:
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{str(value)[:40]!r} is not a number")
+        raise TypeError(f"{shown(value, 40)} is not a number")
     return float(value)
 
 
@@ -616,14 +618,14 @@ def _flag(value: Any) -> bool:
 
 def _list(value: Any) -> Sequence[Any]:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise TypeError(f"{str(value)[:40]!r} is not a list")
+        raise TypeError(f"{shown(value, 40)} is not a list")
     return value
 
 
 def _budget(value: Any) -> int:
     number = int(value) if isinstance(value, str) and len(value) < 20 else value
     if type(number) is not int or (isinstance(value, str) and str(number) != value):
-        raise TypeError(f"{str(value)[:40]!r} is not a budget")
+        raise TypeError(f"{shown(value, 40)} is not a budget")
     return number
 
 

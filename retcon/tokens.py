@@ -16,7 +16,6 @@ import math
 import numbers
 import operator
 import re
-import reprlib
 import unicodedata
 import warnings
 from bisect import bisect_right
@@ -26,9 +25,12 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Protocol
 
-from retcon.errors import InputError, MissingExtraError
+from retcon import deadline
+from retcon.errors import InputError, MissingExtraError, RetconError, shown
 
 MOST = 10_000_000  # tokens; a larger budget is a mistake
+_MOST_COUNTED = (1 << 63) - 1  # tokens of one text that a counter may report: what a store can hold
+_LONGEST = 300  # characters shown of somebody else's error
 KNOWN = ("estimate", "alphanumeric", "bpe:o200k", "bpe:cl100k")
 
 
@@ -60,14 +62,18 @@ class _Checked(_Named):
         where = f"token counter {self.name!r} on a text of {len(text)} characters"
         try:
             found = self.function(text)
+        except RetconError:  # a counter around another one
+            raise
         except Exception as error:
-            raise InputError(f"{where} failed: {type(error).__name__}: {_line(str(error))}") from error
+            raise InputError(f"{where} failed: {_line(error)}") from error
         try:
             tokens = -1 if isinstance(found, bool) else operator.index(found)
         except TypeError:
             tokens = -1
         if tokens < 0:
-            raise InputError(f"{where} returned {_shown(found)}, not a whole number of 0 or more")
+            raise InputError(f"{where} returned {shown(found)}, not a whole number of 0 or more")
+        if tokens > _MOST_COUNTED:
+            raise InputError(f"{where} returned {shown(tokens)}, more tokens than any text has")
         return tokens
 
 
@@ -82,7 +88,7 @@ def counter(spec: str | Callable[[str], int] | Counter | None = None) -> Counter
     if callable(spec):
         name = getattr(spec, "name", None) or getattr(spec, "__name__", None)
         return _Checked(name if isinstance(name, str) and name != "<lambda>" else "custom", spec)
-    raise InputError(f"unknown token counter {_shown(spec)}: known are {', '.join(KNOWN)}, or any callable")
+    raise InputError(f"unknown token counter {shown(spec)}: known are {', '.join(KNOWN)}, or any callable")
 
 
 def check_budget(budget: object) -> int:
@@ -91,18 +97,15 @@ def check_budget(budget: object) -> int:
         whole = math.floor(budget)
         if whole == budget:
             return int(whole)
-    raise InputError(f"budget must be a whole number of tokens from 0 to {MOST:,}, not {_shown(budget)}")
+    raise InputError(f"budget must be a whole number of tokens from 0 to {MOST:,}, not {shown(budget)}")
 
 
-def _shown(value: object) -> str:
+def _line(error: Exception) -> str:
+    """What went wrong in somebody else's code, in one line."""
     try:
-        return _line(reprlib.repr(value))
-    except ValueError:  # an int of thousands of digits refuses to be written
-        return f"a huge {type(value).__name__}"
-
-
-def _line(message: str) -> str:
-    return " ".join(message.split())
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:_LONGEST]}"
+    except Exception:  # it cannot even say so
+        return type(error).__name__
 
 
 # ---- the estimate, in hundredths of a token
@@ -268,6 +271,7 @@ def cut(text: str, budget: int, count: Counter) -> str:
     fits, tokens, reach = 0, 0, 6 * budget + 64
     units = _compiled(_UNIT).finditer(text if budget else "")
     while ends := _ends(text, units, reach):
+        deadline.check()
         total = count(text[: ends[-1]])
         if total > budget:
             return text[: _last_fit(lambda end: count(text[:end]), [fits, *ends], tokens, total, budget)]
@@ -291,6 +295,7 @@ def _last_fit(cost: Callable[[int], int], ends: list[int], below: int, above: in
     """An end that fits whose successor does not; the first of `ends` costs `below` and fits, the last costs `above`."""
     low, high, turn = 0, len(ends) - 1, 0
     while high - low > 1:
+        deadline.check()
         gap, turn = high - low, turn + 1
         # Counts grow almost evenly: look on both sides of the straight line, and halve now and then.
         line = low + gap * (budget - below) // (above - below)

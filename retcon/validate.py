@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import Any
 
-from retcon.errors import InputError
+from retcon.errors import InputError, shown
 from retcon.note import Filter, Note, Scope
 
 LONGEST_TEXT = 64 * 2**20  # characters of one note
@@ -58,7 +57,7 @@ def _fields(item: object) -> dict[str, Any]:
         if field in _UNSPOKEN and "role" in item:
             continue
         if field not in _FIELDS:
-            raise InputError(f"a note has no field {str(name)[:80]!r}; put your own values under 'metadata'")
+            raise InputError(f"a note has no field {shown(name)}; put your own values under 'metadata'")
         if field == "speaker" and "name" in item and name == "role":
             continue  # a message with a role and a name is said by the one of that name
         out[field] = _joined(value) if field == "text" else value
@@ -159,7 +158,7 @@ def timestamp(value: object) -> str | None:
             return moment.date().isoformat() if bare else moment.isoformat()
     except (ValueError, OverflowError, OSError):
         pass
-    raise InputError(f"timestamp {_shown(value)} is not ISO 8601, such as 2026-05-09 or 2026-05-09T10:00")
+    raise InputError(f"timestamp {shown(value)} is not ISO 8601, such as 2026-05-09 or 2026-05-09T10:00")
 
 
 def metadata(value: object) -> Mapping[str, Any]:
@@ -191,7 +190,7 @@ def only(session: object = None, since: object = None, until: object = None, val
 def whole(what: str, value: object, *, least: int = 1, most: int = 10_000) -> int:
     """A whole number within bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InputError(f"{what} must be a whole number from {least} to {most:,}, not {_shown(value)}")
+        raise InputError(f"{what} must be a whole number from {least} to {most:,}, not {shown(value)}")
     return value
 
 
@@ -202,10 +201,3 @@ def _too_deep(value: object, levels: int) -> bool:
 
 def _kind(value: object) -> str:
     return type(value).__name__
-
-
-def _shown(value: object) -> str:
-    try:
-        return " ".join(reprlib.repr(value).split())[:80]
-    except ValueError:  # an int of thousands of digits has no repr
-        return f"a huge {_kind(value)}"

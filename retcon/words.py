@@ -11,6 +11,7 @@ import hashlib
 import re
 import threading
 import unicodedata
+from collections.abc import Iterator
 from functools import lru_cache
 
 import Stemmer
@@ -30,6 +31,7 @@ _UNSPACED = (
 )
 _RUN = re.compile(f"([{_UNSPACED}]+)|[^\\W_{_UNSPACED}]+")
 _ASCII_RUN = re.compile(r"[a-z0-9]+")
+_STRETCH = 512  # characters
 _thread = threading.local()
 
 
@@ -49,8 +51,17 @@ def words(text: str) -> list[str]:
 
 def fold(text: str) -> str:
     """Text in one case, without accents and width variants."""
-    decomposed = unicodedata.normalize("NFKD", text).casefold()
+    decomposed = "".join(_decomposed(text)).casefold()
     return unicodedata.normalize("NFC", decomposed.translate(_BARE))  # NFC puts Hangul syllables back together
+
+
+def _decomposed(text: str) -> Iterator[str]:
+    """The text in decomposed form, a stretch at a time: marks that pile up are sorted, in time of their square.
+
+    Only their order depends on where a stretch ends, and marks are dropped.
+    """
+    for start in range(0, len(text), _STRETCH):
+        yield unicodedata.normalize("NFKD", text[start : start + _STRETCH])
 
 
 class _Bare(dict[int, int | None]):
@@ -97,8 +108,8 @@ def term_key(term: str) -> int:
 
 
 # A sentence ends at . ! ? (and their CJK forms) with what closes it, or at a line break; not after a short title, an
-# initial or the number of a list item.
-_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s|$)|[。！？｡]+[」』”’）]*|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+# initial or the number of a list item. A run of marks is read once: never from within, never shorter than it is.
+_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s|$)|[。！？｡]+[」』”’）]*|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\"'“])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|e\.g|i\.e|approx|No|Inc|Ltd|Co|a\.m|p\.m)\.$|^\s*\d{1,3}\.$"
 )

@@ -9,6 +9,7 @@ import pytest
 
 from retcon import Memory, deadline
 from retcon.errors import DeadlineError
+from retcon.model import Ask, FakeChat
 
 ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
@@ -61,3 +62,25 @@ def test_a_listing_ends_at_the_deadline(memory: Memory) -> None:
     with deadline.until(time.monotonic()), pytest.raises(DeadlineError):
         memory.get_all()
     assert len(memory.get_all()) == 3000
+
+
+@pytest.mark.parametrize("action", [None, "retain", "extract"])
+def test_a_recall_past_its_deadline_stops_and_the_memory_works_on(action: str | None) -> None:
+    with Memory(":memory:") as memory:
+        memory.add(["the cat sat on the mat", "the dog ran"])
+        with deadline.until(time.monotonic()), pytest.raises(DeadlineError):
+            memory.recall("cat", 64, action=action)
+        assert "cat" in memory.recall("cat", 64, action=action).text
+
+
+@pytest.mark.parametrize("action", ["merge", "abstract", "rewrite", "hybrid"])
+def test_nothing_takes_the_place_of_an_action_that_ran_out_of_time(action: str) -> None:
+    def slow(ask: Ask) -> str:
+        time.sleep(max(0.0, deadline.left()) if deadline.left() < math.inf else 0.0)
+        return "The cat sat on the mat."
+
+    with Memory(":memory:", model=FakeChat(slow)) as memory:
+        memory.add([f"the cat sat on the mat and looked at the dog, for {n} days in all" for n in range(9)])
+        with deadline.until(time.monotonic() + 1), pytest.raises(DeadlineError):
+            memory.recall("cat", 64, action=action)
+        assert memory.recall("cat", 64, action=action).action == action

@@ -330,3 +330,69 @@ def test_a_megabyte_against_another_is_read() -> None:
 def test_the_page_shows_the_table_of_the_results_file() -> None:
     results = json.loads((ROOT / "bench" / "results" / "fidelity.json").read_text(encoding="utf-8"))
     assert table(results) in (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
+
+
+# - letters and rings -
+
+
+@pytest.mark.parametrize(
+    ("record", "source"),
+    [
+        ("She earns 84k.", "She earns 84,000."),
+        ("She earns 84K a year.", "She earns 84 thousand a year."),
+        ("She earns 84,000.", "She earns 84k."),
+        ("It cost 5m.", "It cost 5 million."),
+        ("It is 5m long.", "It is 5 metres long."),
+        ("It takes 5m.", "It takes 5 minutes."),
+        ("They ran 5k.", "They ran 5 km."),
+        ("They ran 5 kilometres.", "They ran a 5k."),
+        ("It cost 5bn.", "It cost 5 billion."),
+        ("It cost 2tn.", "It cost 2 trillion."),
+        ("He lives in 12B.", "He lives in 12b."),
+        ("He lives in 12B.", "He lives in 12 B."),
+        ("Use A4 paper.", "Use a4 paper."),
+        ("He takes B12.", "He takes B-12."),
+        ("It was the 90s.", "It was the nineties."),
+        ("It is 5x faster.", "It is 5 times faster."),
+        ("He has \u246b cats.", "He has twelve cats."),
+        ("He has 12 cats.", "He has \u246b cats."),
+    ],
+)
+def test_a_number_with_letters_or_in_a_ring_is_supported_by_what_it_means(record: str, source: str) -> None:
+    found = against(record, source)
+    assert found.ok
+    assert found.supported == 1
+
+
+@pytest.mark.parametrize(
+    ("record", "source", "claim"),
+    [
+        ("She earns 84k.", "She earns 84.", "84k"),
+        ("She earned 84.", "She earned 84k.", "84"),
+        ("It cost 5m.", "It cost 5.", "5m"),
+        ("It cost 5m.", "It cost 5k.", "5m"),
+        ("He lives in 12B.", "He lives in 12C.", "12B"),
+        ("He lives in 12B.", "He lives in 12.", "12B"),
+        ("Use A4 paper.", "Use B4 paper.", "A4"),
+        ("He takes B12.", "He takes 12.", "B12"),
+        ("It was a 3D film.", "It was a 2D film.", "3D"),
+        ("It was on the 3rd floor.", "It was on the 2nd floor.", "3rd"),
+        ("He has \u246b cats.", "He has 3 dogs.", "\u246b"),
+        ("Take \u2460 of them.", "Take 2 of them.", "\u2460"),
+        ("Take \u2776 of them.", "Take 2 of them.", "\u2776"),
+    ],
+)
+def test_letters_and_rings_are_part_of_the_claim(record: str, source: str, claim: str) -> None:
+    found = against(record, source)
+    assert not found.ok
+    assert claim in [c.text for c in found.unsupported] + [ours.text for ours, _ in found.mutated]
+
+
+def test_a_ring_that_only_numbers_a_list_is_no_claim() -> None:
+    assert against("\u2460 Buy milk.\n\u2461 Call Ann.", "Buy milk and call Ann.").ok
+
+
+def test_of_several_counterparts_the_first_is_named() -> None:
+    source = "Ann paid 7 pounds for the red hat. Ann paid 8 pounds for the red hat."
+    found = against("Ann paid 9 pounds for the red hat.", source)
+    assert [(ours.text, theirs.text) for ours, theirs in found.mutated] == [("9 pounds", "7 pounds")]

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retcon import Memory
-from retcon.errors import ConflictError, InputError, NotFoundError, RetconError, SchemaError, StoreError
+from retcon.errors import ConflictError, InputError, NotFoundError, RetconError, RouterError, SchemaError, StoreError
 from retcon.store.migrations import STEPS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -489,3 +489,81 @@ def test_after_close_everything_says_so(memory: Memory, tmp_path: Path) -> None:
         refused(act, StoreError, "closed")
     assert not (tmp_path / "x.jsonl").exists()
     assert recall.escalate() is not None  # it needs the notes it holds, and no store
+
+
+# - numbers that refuse to be written -
+
+
+def huge() -> int:
+    return 10**5000  # not a constant: pytest's plugins write those out
+
+
+class RefusingError(Exception):
+    """An error that fails when it is asked what it says."""
+
+    def __str__(self) -> str:
+        return str(huge())
+
+
+class Indexed:
+    def __index__(self) -> int:
+        return huge()
+
+
+def raising(error: Exception) -> Callable[[str], int]:
+    def count(text: str) -> int:
+        raise error
+
+    return count
+
+
+BAD_COUNTERS: dict[str, Callable[[str], Any]] = {
+    "huge": lambda text: huge(),
+    "huge index": lambda text: Indexed(),
+    "huge for the whole": lambda text: huge() if len(text) > 30 else 3,
+    "negative": lambda text: -5,
+    "hugely negative": lambda text: -huge(),
+    "a float": lambda text: 1.5,
+    "not a number": lambda text: float("nan"),
+    "text": lambda text: "7",
+    "nothing": lambda text: None,
+    "a list": lambda text: [huge()],
+    "raises": raising(RuntimeError("no\n" * 5000)),
+    "raises what cannot be said": raising(RefusingError()),
+}
+
+
+@pytest.mark.parametrize("action", ["retain", "extract"])
+@pytest.mark.parametrize("bad", BAD_COUNTERS)
+def test_a_bad_counter_is_one_clear_line(bad: str, action: str) -> None:
+    with Memory(":memory:", counter=BAD_COUNTERS[bad]) as memory:
+        memory.add(["the cat sat on the mat and was very happy about it", "dog cat"])
+        with pytest.raises(InputError, match="token counter") as caught:
+            memory.recall("cat", 64, action=action)
+        one_line(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["huge", "negative", "in a list", "a float"])
+def test_a_huge_value_from_outside_is_one_clear_line(kind: str) -> None:
+    value: Any = {"huge": huge(), "negative": -huge(), "in a list": [huge()], "a float": 1e308}[kind]
+    with Memory(":memory:") as memory:
+        memory.add("the cat sat")
+        calls: list[Callable[[], object]] = [
+            lambda: memory.recall("cat", value),
+            lambda: memory.recall("cat", action=value),
+            lambda: memory.recall("cat", exclude=[value]),
+            lambda: memory.recall("cat", since=value),
+            lambda: memory.search("cat", top_k=value),
+            lambda: memory.add("x", timestamp=value),
+            lambda: Memory(":memory:", top_k=value),
+            lambda: Memory(":memory:", cap=value),
+            lambda: Memory(":memory:", retriever=value),
+            lambda: Memory(":memory:", router=value),
+            lambda: Memory(":memory:", guard=value),
+        ]
+        if value != 1e308:  # as metadata it is plain JSON
+            calls.append(lambda: memory.add("x", metadata={"a": value}))
+        for call in calls:
+            with pytest.raises((InputError, RouterError)) as caught:
+                call()
+            one_line(caught.value)

@@ -231,6 +231,35 @@ def test_a_failing_embedder_is_not_called_a_damaged_file() -> None:
             memory.search("q")
 
 
+def every_pair(hits: Sequence[Hit]) -> list[str | None]:
+    """What `mark_duplicates` promises, by comparing each note with all before it."""
+    said = [retrieve._said(hit) for hit in hits]
+    twins: list[str | None] = []
+    for i in range(len(hits)):
+        firsts = (j for j in range(i) if twins[j] is None)
+        twins.append(next((hits[j].id for j in firsts if retrieve._same(said[j], said[i])), None))
+    return twins
+
+
+_SPOKEN = st.sampled_from("cat dog fish ate paid the a of to again said yes not 5 7".split())
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.lists(_SPOKEN, max_size=12), st.integers(0, 40), st.booleans()), max_size=16))
+def test_near_duplicates_are_those_that_comparing_every_pair_finds(drawn: list[tuple[list[str], int, bool]]) -> None:
+    texts: list[list[str]] = []
+    for said, at, anew in drawn:  # a new text, or one from before with a word or two changed
+        before = texts[at % len(texts)] if texts and not anew else []
+        cut = at % (len(before) + 1)
+        texts.append([*before[:cut], *said[: 2 if before else 12], *before[cut + at % 2 :]])
+    hits = [Hit(Note(str(i), " ".join(text), speaker="ann"), 1.0, i + 1) for i, text in enumerate(texts)]
+    expected = every_pair(hits)
+    for few in (0, 50):  # by bits, and pair by pair
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(retrieve, "FEW", few)
+            assert [hit.duplicate_of for hit in mark_duplicates(hits)] == expected
+
+
 def test_two_people_saying_the_same_are_not_duplicates() -> None:
     pair = [Note(id="0", text="I love the sea", speaker="ann"), Note(id="1", text="I love the sea", speaker="bo")]
     assert mark_duplicates([Hit(note, 1.0, i) for i, note in enumerate(pair, 1)])[1].duplicate_of is None

@@ -205,6 +205,27 @@ def test_page_allows_its_own_script_and_no_other() -> None:
     assert "<" not in data
 
 
+def test_markdown_holds_no_tag_link_code_or_cell_from_outside() -> None:
+    bad = "<img src=x onerror=alert(1)>|`a`[b](javascript:c)&lt;\r\n# d"
+    spoilt = [
+        row | {"question_id": f"{row['question_id']}{bad}", "dataset": bad, "setting": bad, "type": bad}
+        | {"action": bad if row["action"] == "merge" else row["action"]}
+        for row in world(12, actions=("retain", "merge", "rewrite", "abstract"))
+    ]  # fmt: skip
+    told = markdown(parts(from_rows(spoilt), draws=DRAWS, title=bad, about={bad: bad}))
+    tags = set(re.findall(r"<[^>]*>", told))
+    assert all(re.match(r'<(?:picture>|/picture>|source media="|img src="figures/)', tag) for tag in tags)
+    told = re.sub(r"<[^>]*>", "", told)
+    assert "<" not in told
+    assert "onerror" in told
+    assert not re.search(r"(?<!\\)`|(?<!\\)\[(?!Numbers|PNG|rows|report)|^# d", told, re.MULTILINE)
+    columns = [len(re.findall(r"(?<!\\)\|", line)) for line in told.splitlines() if line.startswith("|")]
+    assert columns
+    for before, line in pairwise(told.splitlines()):
+        if line.startswith("|") and before.startswith("|"):
+            assert len(re.findall(r"(?<!\\)\|", line)) == len(re.findall(r"(?<!\\)\|", before))
+
+
 def test_words_from_outside_are_shown_as_they_are_and_run_nowhere() -> None:
     text = page(hostile())
     assert "<script>alert" not in text.lower()

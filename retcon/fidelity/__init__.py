@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from retcon import deadline
 from retcon.fidelity.index import Index
 from retcon.fidelity.reading import Reading
 from retcon.fidelity.support import Support
@@ -31,6 +32,7 @@ def check(record: str, sources: Sequence[Note], *, query: str = "") -> Fidelity:
     supported, unsupported = 0, []
     mutated: list[tuple[Claim, Claim]] = []
     for mention in ours.firm:
+        deadline.check()
         if support.holds(mention):
             supported += 1
         elif (counterpart := index.nearest(mention, ours)) is not None:
@@ -38,6 +40,7 @@ def check(record: str, sources: Sequence[Note], *, query: str = "") -> Fidelity:
         else:
             unsupported.append(mention.claim)
     for denial in ours.denials:
+        deadline.check()
         if support.denies(denial):
             supported += 1
         elif (affirmed := index.affirmed(denial, ours)) is not None:
@@ -55,6 +58,7 @@ def _missing(theirs: Sequence[Reading], record: Support, query: str, changed: se
     terms = set(query_terms(query))
     out: dict[tuple[str, str], Claim] = {}
     for text in theirs:
+        deadline.check()
         bears = [not terms.isdisjoint(stems) for stems in text.stems]
         lost = [m.claim for m in text.firm if bears[m.sentence] and not record.holds(m)]
         lost += [d.claim for d in text.denials if bears[d.sentence] and not record.denies(d)]

@@ -28,6 +28,7 @@ _BEFORE_MONTH = frozenset(
 )
 _SINCE = frozenset("in since until last next early late".split())
 _DAYS = re.compile(r"\d{1,2}(?:[-–—]\d{1,2})?")
+_DIGITS = re.compile(r"\d+")
 _PAST = {"half": 30, "quarter": 15, "five": 5, "ten": 10, "twenty": 20}
 _HOURS = frozenset(map(str, range(1, 13)))
 _DAYS_OFF = {"yesterday": (-1,), "today": (0,), "tonight": (0,), "tomorrow": (1,)}
@@ -137,7 +138,7 @@ def _month_first(text: Text, i: int) -> tuple[Mention, int] | None:
 def _day_number(tokens: Sequence[Token], j: int) -> tuple[int, int, list[int]] | None:
     """The day of a month at token j ("9", "9th", "ninth", "5-7"), the place after it and all days it names."""
     if _DAYS.fullmatch(tokens[j].text):
-        parts = re.findall(r"\d+", tokens[j].text)
+        parts = _DIGITS.findall(tokens[j].text)
         glued = j + 1 < len(tokens) and not tokens[j + 1].gap and SUFFIX.fullmatch(tokens[j + 1].text)
         return int(parts[0]), j + (2 if glued else 1), [int(p) for p in parts]
     spelled = number_word(tokens, j)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Tally
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -20,26 +21,32 @@ class Index:
 
     def __init__(self, texts: Sequence[Reading]) -> None:
         self.texts = texts
+        self._shared: dict[tuple[int, int, int, int], int] = {}
 
     @cached_property
-    def _by_trait(self) -> dict[tuple[str, str], list[Mention]]:
-        out: dict[tuple[str, str], list[Mention]] = {}
-        for text in self.texts:
-            for mention in text.firm:
-                for key in (*text.near(mention), *mention.traits):
-                    held = out.setdefault((mention.claim.kind, key), [])
-                    if len(held) < _MOST:
-                        held.append(mention)
+    def _by_trait(self) -> dict[tuple[str, str], list[int]]:
+        """Places of claims among `_firm`."""
+        out: dict[tuple[str, str], list[int]] = {}
+        for place, (text, mention) in enumerate(self._firm):
+            for key in (*text.near(mention), *mention.traits):
+                held = out.setdefault((mention.claim.kind, key), [])
+                if len(held) < _MOST:
+                    held.append(place)
         return out
 
+    @cached_property
+    def _firm(self) -> list[tuple[Reading, Mention]]:
+        return [(text, mention) for text in self.texts for mention in text.firm]
+
     def nearest(self, mention: Mention, record: Reading) -> Mention | None:
-        """The source claim of the same kind that shares most with this one; None where none shares enough."""
-        scores: dict[int, tuple[int, Mention]] = {}
+        """The source claim of the same kind that shares most with this one, the first of several; None where none
+        shares enough."""
+        scores: Tally[int] = Tally()
         for key in (*record.near(mention), *mention.traits):
-            for other in self._by_trait.get((mention.claim.kind, key), ()):
-                scores[id(other)] = (scores.get(id(other), (0, other))[0] + _WORTH.get(key.partition(":")[0], 1), other)
-        best = max(scores.values(), key=lambda pair: pair[0], default=None)
-        return best[1] if best and best[0] >= SIMILAR else None
+            for place in self._by_trait.get((mention.claim.kind, key), ()):
+                scores[place] += _WORTH.get(key.partition(":")[0], 1)
+        best = min(scores, key=lambda place: (-scores[place], place), default=None)
+        return self._firm[best][1] if best is not None and scores[best] >= SIMILAR else None
 
     @cached_property
     def _said(self) -> dict[str, list[tuple[Reading, Token]]]:
@@ -53,10 +60,17 @@ class Index:
                     held.append((text, token))
         return out
 
+    def _alike(self, record: Reading, ours: int, text: Reading, theirs: int) -> int:
+        """How many telling stems two sentences share; counted once for each pair, however often they meet."""
+        pair = (id(record), ours, id(text), theirs)
+        if pair not in self._shared:
+            self._shared[pair] = len(record.stems[ours] & text.stems[theirs])
+        return self._shared[pair]
+
     def affirmed(self, denial: Denial, record: Reading) -> Claim | None:
         """The source's own statement of what the record denies."""
         for text, token in self._said.get(denial.stem, ()):
-            if len(record.stems[denial.sentence] & text.stems[token.sentence]) >= SIMILAR:
+            if self._alike(record, denial.sentence, text, token.sentence) >= SIMILAR:
                 return text.claim(NEGATION, denial.stem, token.start, token.end)
         return None
 
@@ -73,7 +87,7 @@ class Index:
             if token.clause in cues or stem not in denied or self._said.get(stem):
                 continue
             for text, denial in denied[stem][:_MOST]:
-                if len(record.stems[token.sentence] & text.stems[denial.sentence]) > SIMILAR:
+                if self._alike(record, token.sentence, text, denial.sentence) > SIMILAR:
                     out.append((record.claim(NEGATION, stem, token.start, token.end), denial.claim))
                     break
         return out

@@ -13,10 +13,22 @@ from dataclasses import replace
 from retcon.fidelity.dates import date_mention, day_month
 from retcon.fidelity.days import YEAR, ago, days_numbered, wider_keys
 from retcon.fidelity.numerals import GROUPED, SCALE, SUFFIX, number_values, shift
-from retcon.fidelity.text import NUMBER, Mention, Text, Token
+from retcon.fidelity.text import CIRCLED, NUMBER, Mention, Text, Token
 from retcon.words import COMMON
 
-_GLUED_SCALE = {"k": 3, "m": 6, "mm": 6, "mn": 6, "mil": 6, "b": 9, "bn": 9}
+_GLUED_SCALE = {"k": 3, "m": 6, "mm": 6, "mn": 6, "mil": 6, "b": 9, "bn": 9, "tn": 12}
+# What letters glued to a number stand for in words; "5m" is five million, metres or minutes.
+_WRITTEN_OUT = {
+    "k": "km kms kilometer kilometers kilometre kilometres", "m": "meter meters metre metres minute minutes min mins",
+    "mm": "millimeter millimeters millimetre millimetres", "d": "dimension dimensions dimensional", "v": "volt volts",
+    "w": "watt watts", "t": "ton tons tonne tonnes", "c": "celsius", "f": "fahrenheit", "y": "year years yr yrs",
+}  # fmt: skip
+_GLUED_FOR = {
+    word: [letters for letters, out in _WRITTEN_OUT.items() if word in out.split()]
+    for words in _WRITTEN_OUT.values()
+    for word in words.split()
+}
+_NO_CODES = frozenset("sx")  # "the 90s", "5x" say the bare number
 # Weak words: they support a number, and are none themselves.
 _LOOSE_WORDS = {
     "1": "a an one once single another solo daily weekly monthly yearly annual hourly every each last next",
@@ -109,7 +121,8 @@ def _comma_spans(plain: str, low: int, high: int) -> list[tuple[int, int]]:
 
 
 def _is_list_item(text: Text, token: Token) -> bool:
-    return token.opens and len(token.text) < 3 and _LIST_ITEM.match(text.text, token.end) is not None
+    marked = token.text in CIRCLED or _LIST_ITEM.match(text.text, token.end) is not None
+    return token.opens and len(token.text) < 3 and marked
 
 
 def _measured(
@@ -120,22 +133,39 @@ def _measured(
     money = UNIT.get(tokens[i - 1].word, "") if i and _touching_money(tokens[i - 1], token) else ""
     following = [t for t in tokens[j : j + 3] if t.sentence == token.sentence and t.gap.strip(" -") == ""]
     end = tokens[j - 1].end
+    bare: tuple[str, ...] = ()  # the number without the letters glued to it: said too, but not what a claim says
     first = following[0] if following else None
     if first and not first.gap and SUFFIX.fullmatch(first.text):
         ordinal, j, end, following = True, j + 1, first.end, following[1:]
     elif first and (first.word in SCALE or (not first.gap and first.word in _GLUED_SCALE)) and first.word != "dozen":
         power = SCALE.get(first.word) or _GLUED_SCALE[first.word]
         scaled = tuple(shift(value, power) for value in values if value.count(".") < 2)  # two dots: a version
-        values = (scaled or values) + (values if not money and first.word in _GLUED_SCALE else ())
+        letters = tuple(value + first.word for value in values) if first.word in _GLUED_SCALE and not money else ()
+        values = (scaled or values) + letters
         j, end, following = j + 1, first.end, following[1:]
+    elif first and not first.gap and _is_code(first):
+        bare, values = values, tuple(value + first.word for value in values)
+        j, end, following = j + 1, first.end, following[1:]
+    also = _as_glued(values[0], following[0]) if following else frozenset()
+    letter = tokens[i - 1] if i and token.number and not token.gap and not low and _is_letter(tokens[i - 1]) else None
+    if i and token.gap == "-" and _is_letter(tokens[i - 1]):
+        also |= {tokens[i - 1].word + values[0]}  # "B-12" is B12 too
+    if letter:
+        bare, values = (*bare, *values), tuple(letter.word + value for value in values)
     measure = next((t for t in following[:2] if t.word in UNIT), None)
     unit = money or (UNIT[measure.word] if measure else "" if ordinal else _counted_things(following))
-    year = len(values) == 1 and unit not in _UNIT_WORDS and YEAR.fullmatch(token.text) and j == i + 1
+    year = (
+        len(values) == 1
+        and values[0].isdecimal()
+        and unit not in _UNIT_WORDS
+        and YEAR.fullmatch(token.text)
+        and j == i + 1
+    )
     if year:
         return date_mention(text, [(int(values[0]), 0, 0)], [], token.start, token.end, token.sentence), j
     wider = frozenset({f"day:{values[0]}"} if ordinal else ())
     before = tokens[i - 1].word if i else ""
-    keys = frozenset(values) | (wider if ordinal else frozenset())
+    keys = frozenset(values) | also | (wider if ordinal else frozenset())
     if before in _AT and unit not in _UNIT_WORDS and len(values[0]) < 3:
         keys |= {f"hour:{values[0]}"}
     extra = _from_now(text, i, j, values[0]) | (days_numbered(text.day, values[0]) if ordinal else frozenset())
@@ -143,11 +173,27 @@ def _measured(
     traits |= {
         f"of:{text.stem[t.word]}" for t in tokens[j : j + 1] if t.sentence == token.sentence and t.word not in COMMON
     }
-    start = tokens[i - 1].start if money and not low else token.start + low
+    start = tokens[i - 1].start if (money and not low) or letter else token.start + low
     claim = text.claim(
         NUMBER, values[0], start, measure.end if measure and measure is following[0] and not money else end
     )
-    return Mention(claim, keys, traits=traits, unit=unit, wider=wider | extra, sentence=token.sentence), j
+    wider |= extra | frozenset(bare)
+    return Mention(claim, keys, traits=traits, unit=unit, wider=wider, sentence=token.sentence), j
+
+
+def _is_letter(token: Token) -> bool:
+    return len(token.text) == 1 and token.text.isalpha()
+
+
+def _is_code(token: Token) -> bool:
+    """Whether a token glued to a number makes another thing of it: "12B" is not 12, nor 12C."""
+    return _is_letter(token) and token.word not in UNIT and token.word not in _NO_CODES
+
+
+def _as_glued(value: str, after: Token) -> frozenset[str]:
+    """How the number may be written with the word after it glued on: "12 B" as "12b", "5 metres" as "5m"."""
+    glued = [after.word] if _is_letter(after) or after.word in _GLUED_SCALE else _GLUED_FOR.get(after.word, [])
+    return frozenset(value + letters for letters in glued)
 
 
 def _counted_things(following: Sequence[Token]) -> str:

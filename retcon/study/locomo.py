@@ -34,6 +34,9 @@ CITATION = "WRONG_CITATION"  # the audit's word for a right answer with the wron
 Turns = Mapping[tuple[int, int], int]  # (session, turn) -> place in the history
 
 _ID = re.compile(r"D([0-9]{1,9}):([0-9]{1,9})")
+_QUESTION_ID = re.compile(r"locomo_([0-9]{1,9})_qa([0-9]{1,9})")
+_SESSION = re.compile(r"session_([0-9]{1,9})")
+_BETWEEN = re.compile(r"[;,\s]")  # ids in one string
 _DATE = re.compile(r"([0-9]{1,2}):([0-9]{2}) ([ap])m on ([0-9]{1,2}) ([A-Z][a-z]+), ([0-9]{4})")
 _MONTHS = (
     "January", "February", "March", "April", "May", "June",
@@ -94,7 +97,7 @@ def read_audit(path: Path) -> dict[tuple[int, int], Correction]:
         with reading.located(place):
             fields = reading.record(value)
             name = reading.text(fields, "question_id")
-            key = re.fullmatch(r"locomo_([0-9]{1,9})_qa([0-9]{1,9})", name)
+            key = _QUESTION_ID.fullmatch(name)
             if key is None:
                 raise InputError(f"question_id {name[:40]!r} is not of the form locomo_0_qa1")
             # A citation error keeps the gold answer: what the audit writes there is a remark.
@@ -179,7 +182,7 @@ def _evidence(draft: _Draft, partial: bool) -> tuple[Note, ...] | str:
         return NO_EVIDENCE
     ids = [(int(session), int(turn)) for session, turn in _ID.findall(cited)]  # as numbers: one label says D30:05
     places = sorted({draft.turns[key] for key in ids if key in draft.turns})
-    complete = all(key in draft.turns for key in ids) and not re.sub(r"[;,\s]", "", _ID.sub("", cited))
+    complete = all(key in draft.turns for key in ids) and not _BETWEEN.sub("", _ID.sub("", cited))
     return tuple(draft.question.history[place] for place in places) if places and (partial or complete) else UNRESOLVED
 
 
@@ -205,7 +208,7 @@ def _history(name: str, conversation: Mapping[str, Any]) -> tuple[tuple[Note, ..
 
 def _sessions(conversation: Mapping[str, Any]) -> Sequence[str]:
     """The names of the sessions in order; dates without a session are passed over."""
-    numbers = (re.fullmatch(r"session_([0-9]{1,9})", name) for name in conversation)
+    numbers = (_SESSION.fullmatch(name) for name in conversation)
     return [found[0] for found in sorted(filter(None, numbers), key=lambda found: int(found[1]))]
 
 

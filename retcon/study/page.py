@@ -28,6 +28,9 @@ ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 SHOWN = ("dataset", "setting", "model", "reader", "question_id", "type", "budget", "action", "realization", "pair")
 MEASURED = ("fit", "abstained", "unsupported", *SPENT)
 SIGNED = re.compile(r"[+−-]")
+_SVG_ID = re.compile(r'\bid="')
+_SVG_LINK = re.compile(r'(xlink:href="#|url\(#)')
+_VIEW_BOX = re.compile(r'viewBox="[^"]*"')
 MINUS = re.compile(r"(?<![\w.)])-(?=\.?\d)")  # before a number, no dash between words
 
 
@@ -179,11 +182,12 @@ def _figure(figure: Figure, book: _Book) -> str:
 def inlined(figure: Figure) -> str:
     """The SVG as part of a page: its colours are the page's, its ids its own."""
     svg = figure.svg[figure.svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    before, _, rest = svg.partition("<metadata>")
+    svg = before + rest.partition("</metadata>")[2] if rest else svg
     key = _id(figure.key)
-    svg = re.sub(r'\bid="', f'id="{key}-', svg)
-    svg = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{key}-", svg)
-    box = re.search(r'viewBox="[^"]*"', svg)
+    svg = _SVG_ID.sub(f'id="{key}-', svg)
+    svg = _SVG_LINK.sub(rf"\g<1>{key}-", svg)
+    box = _VIEW_BOX.search(svg)
     assert box is not None
     label = escape(f"{_called(figure)}. {figure.caption}", quote=True)
     head = f'<svg role="img" aria-label="{label}" {box.group()} xmlns:xlink="http://www.w3.org/1999/xlink">'

@@ -216,6 +216,7 @@ TABLES: Mapping[str, Published] = {
 # -- as text -----------------------------------------------------------------------------------------------------------
 
 DASH = "–"
+_ZERO = re.compile(r"^([+-]?)0\.")
 
 
 def number(value: float, digits: int = 3, *, signed: bool = False) -> str:
@@ -223,7 +224,7 @@ def number(value: float, digits: int = 3, *, signed: bool = False) -> str:
     if not math.isfinite(value):
         return DASH
     text = f"{round(value, digits) + 0.0:{'+' if signed else ''}.{digits}f}"  # no -.000
-    return re.sub(r"^([+-]?)0\.", r"\1.", text)
+    return _ZERO.sub(r"\1.", text)
 
 
 def bracket(low: float, high: float, *, signed: bool = True) -> str:

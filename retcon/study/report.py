@@ -16,6 +16,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,10 @@ Progress = Callable[[int, int], None]
 
 TITLE = "Retain or consolidate? Memory under a token budget, measured"
 SEED = 20260716
-_MARKDOWN = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#"} | {"\n": " ", "\r": " "})
+# Angle brackets as entities: not every reader of Markdown knows "\<", and one that does not would see a tag.
+_MARKDOWN = str.maketrans(
+    {c: f"\\{c}" for c in "\\`*_[]|#"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\n": " ", "\r": " "}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,4 +262,4 @@ def _md(text: str) -> str:
 
 
 def _attribute(text: Any) -> str:
-    return str(text).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace("\n", " ")
+    return escape(str(text)).replace("`", "&#96;").replace("\n", " ").replace("\r", " ")
