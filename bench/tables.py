@@ -24,6 +24,7 @@ from bench.certificate import table as certificate_table
 from bench.fidelity import table as fidelity_table
 from bench.gate import table as gate_table
 from bench.ladders import table as ladder_table
+from bench.load import attacked_table, soak_table
 from bench.load import table as load_table
 from bench.operators import table as operator_table
 from bench.pilot import tables as pilot_tables
@@ -100,6 +101,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "stats": lambda: stats_table(_results("stats")),
     "richer": lambda: richer_table(_results("richer")),
     "load": lambda: load_table(_results("load")),
+    "load-attacked": lambda: attacked_table(_results("load")),
+    "load-soak": lambda: soak_table(_results("load")),
     "certificate": lambda: certificate_table(_results("certificate")),
     "transcript": _transcript,
     "gate": lambda: gate_table(_results("gate")),

@@ -146,6 +146,9 @@ class Caller(Protocol):
     @property
     def waits(self) -> bool: ...  # no whole request of it is in: nobody loses an answer when it ends
 
+    @property
+    def known(self) -> bool: ...  # it was answered before
+
     def drop(self) -> None: ...
 
 
@@ -153,7 +156,8 @@ class Crowd:
     """Every open connection, the oldest first, and who must go when there are too many.
 
     It is one that waits, of the address that has most: who opens a thousand connections loses some of those, and
-    nobody else does. Behind a proxy all have one address, and the oldest that waits goes.
+    nobody else does. Of these it is the oldest that never had an answer, then the oldest: behind a proxy all have one
+    address, and who does nothing goes before who pauses.
     """
 
     def __init__(self, most: int, tell: Callable[[str], None] = _mute) -> None:
@@ -183,9 +187,9 @@ class Crowd:
 
     def _last(self) -> Caller:
         for address, _ in self._held.most_common():
-            for caller in self._all:
-                if caller.address == address and caller.waits:
-                    return caller
+            waiting = [caller for caller in self._all if caller.address == address and caller.waits]
+            if waiting:
+                return min(waiting, key=lambda caller: caller.known)  # the first of equals
         return next(reversed(self._all))
 
 
@@ -225,6 +229,7 @@ def _protocol(seconds: float, crowd: Crowd, tell: Callable[[str], None]) -> type
     class Connection(H11Protocol):
         """A connection that ends when a request does not come in, or an answer does not go out, within `seconds`."""
 
+        known = False
         _late: asyncio.TimerHandle | None = None
         _stuck: asyncio.TimerHandle | None = None
 
@@ -242,6 +247,10 @@ def _protocol(seconds: float, crowd: Crowd, tell: Callable[[str], None]) -> type
 
         def drop(self) -> None:
             self.transport.abort()
+
+        def on_response_complete(self) -> None:
+            self.known = True
+            super().on_response_complete()
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)

@@ -94,6 +94,47 @@ def test_job_that_is_cancelled_leaves_the_queue_and_one_that_runs_does_not() -> 
         assert running.future.result(10)
 
 
+def test_keys_that_wait_at_the_same_time_get_the_same_time() -> None:
+    """Jobs of eve take ten times as long as those of ann, so ann has about ten for each of hers."""
+    order: list[str] = []
+
+    def job(who: str, seconds: float) -> None:
+        order.append(who)
+        time.sleep(seconds)
+
+    with pool(1) as at:
+        go = threading.Event()
+        assert held(at, "first", go).wait(10)
+        for _ in range(20):
+            at.submit("eve", lambda: job("eve", 0.05))
+        last = [at.submit("ann", lambda: job("ann", 0.005)) for _ in range(60)][-1]
+        go.set()
+        last.future.result(30)
+        assert order.count("eve") <= 20 - 5, "in turn, all of eve's would be done"
+
+
+def test_clocks_of_keys_that_left_are_forgotten() -> None:
+    with pool(2) as at:
+        for n in range(100):
+            at.submit(f"key{n}", time.monotonic).future.result(10)
+        until(lambda: at.working == 0)
+        assert len(at._used) < 10
+        assert at._used.keys() == at._usual.keys()
+
+
+def test_a_large_body_counts_for_more_requests(memory: Memory, two: tuple[Keys, str, str]) -> None:
+    keys, ann, eve = two
+    with client(memory, keys=keys, limits=Limits(rate=0.01, burst=5)) as http:
+        large = {"text": "x" * 80_000, "metadata": {"more": "y" * 300_000}}
+        assert http.post("/memories", json=large, headers=bearer(eve)).status_code == 200
+        answer = http.post("/memories", json=large, headers=bearer(eve))
+        assert error(answer, 429) == "rate"
+        assert answer.headers["connection"] == "close", "what it still sends is not read"
+        assert [http.get("/memories", headers=bearer(ann)).status_code for _ in range(5)] == [200] * 5
+    with client(memory) as http:
+        assert http.post("/memories", json=large).status_code == 200, "without keys nothing is counted"
+
+
 def test_pool_that_closes_finishes_what_it_took() -> None:
     done: list[int] = []
     with pool(2) as at:

@@ -331,6 +331,7 @@ class Guest:
     crowd: Crowd
     address: str
     waits: bool = True
+    known: bool = False
     dropped: bool = False
 
     def drop(self) -> None:
@@ -353,6 +354,14 @@ def test_who_has_most_connections_loses_the_oldest_that_waits() -> None:
     crowd.enter(last := Guest(crowd, "ann", waits=False))
     assert last.dropped, "nobody who is answered goes"
     assert len(crowd) == 5
+
+
+def test_who_never_had_an_answer_goes_before_who_pauses() -> None:
+    crowd = Crowd(3)
+    guests = [Guest(crowd, "proxy", known=True), Guest(crowd, "proxy"), Guest(crowd, "proxy"), Guest(crowd, "proxy")]
+    for guest in guests:
+        crowd.enter(guest)
+    assert [guest.dropped for guest in guests] == [False, True, False, False]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.booleans())), st.integers(1, 4))

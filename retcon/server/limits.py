@@ -20,7 +20,7 @@ class Limits:
     top_k: int = 100
     page: int = 1_000  # notes of one page
     page_bytes: int = 2**20  # of the notes in one answer, about; one note always fits
-    rate: float = 100.0  # requests a second of one key, on average; 0: any number
+    rate: float = 100.0  # requests a second of one key, on average, each 64 KiB of a body one; 0: any number
     burst: int = 200  # requests of one key at once
     seconds: float = 30.0  # for one request
     in_flight: int = 128  # requests at once that are wholly in, running and waiting together
@@ -85,3 +85,9 @@ class Buckets:
         allowed = left >= 1
         self._left[key] = (left - allowed, now)
         return 0.0 if allowed else (1 - left) / self.rate
+
+    def charge(self, key: str, more: int) -> None:
+        """Count a request for so many more; the key then waits longer for its next one."""
+        if more and key in self._left:
+            left, at = self._left[key]
+            self._left[key] = (left - more, at)
