@@ -81,6 +81,18 @@ def test_no_key_has_all_threads_but_the_one_where_there_are_no_keys() -> None:
         go.set()
 
 
+def test_a_key_has_fewer_threads_while_others_ask_too() -> None:
+    made = Pool("test", 3, crowded=1)
+    go = threading.Event()
+    assert made.submit("ann", lambda: "mine").future.result(10) == "mine"
+    begun = [held(made, "eve", go) for _ in range(3)]
+    assert begun[0].wait(10)
+    assert made.submit("ann", lambda: "mine").future.result(10) == "mine"
+    assert [each.is_set() for each in begun] == [True, False, False]
+    go.set()
+    made.close()
+
+
 def test_job_that_is_cancelled_leaves_the_queue_and_one_that_runs_does_not() -> None:
     with pool(1) as at:
         go = threading.Event()
@@ -113,7 +125,8 @@ def test_keys_that_wait_at_the_same_time_get_the_same_time() -> None:
         assert order.count("eve") <= 20 - 5, "in turn, all of eve's would be done"
 
 
-def test_clocks_of_keys_that_left_are_forgotten() -> None:
+def test_clocks_of_keys_that_left_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retcon.server.workers.LATELY", 0.0)
     with pool(2) as at:
         for n in range(100):
             at.submit(f"key{n}", time.monotonic).future.result(10)

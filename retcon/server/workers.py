@@ -26,6 +26,7 @@ from retcon.server.limits import Limits
 
 T = TypeVar("T")
 
+LATELY = 10.0  # seconds for which a key that asked counts as one that may ask again
 USUAL = 0.01  # seconds that a job is taken to need while nothing is known of its key's
 
 
@@ -52,12 +53,14 @@ class Pool:
 
     Next is the key that has used least, by a clock of its own: a job moves it on by what the key's jobs take, and a key
     that was away begins where the others are now. Jobs that take equally long come from the keys in turn. A key has two
-    thirds of the threads at most, so that one is left for who comes next. The empty key, where there are no keys, has
-    them all.
+    thirds of the threads at most, so that one is left for who comes next, and where `crowded` says so only that many
+    while others have asked lately: threads of Python share one lock. The empty key, where there are no keys, has all.
     """
 
-    def __init__(self, name: str, size: int) -> None:
+    def __init__(self, name: str, size: int, crowded: int | None = None) -> None:
         self.name, self.size, self.share = name, size, max(1, size * 2 // 3)
+        self.crowded = self.share if crowded is None else crowded
+        self._lately: OrderedDict[str, float] = OrderedDict()  # when each key asked last
         self._waiting: OrderedDict[str, deque[Job]] = OrderedDict()  # who waits longest for a turn comes first
         self._running: Counter[str] = Counter()
         self._used: dict[str, float] = {}  # each key's clock: seconds of threads that it has used
@@ -83,6 +86,8 @@ class Pool:
         """The job, which is done when its key has its turn."""
         job = Job(key, call)
         with self._change:
+            self._lately[key] = time.monotonic()
+            self._lately.move_to_end(key)
             self._waiting.setdefault(key, deque()).append(job)
             wanted = self._running.total() + sum(map(len, self._waiting.values()))
             if len(self._threads) < min(self.size, wanted):
@@ -131,7 +136,7 @@ class Pool:
         self._usual[key] = (usual + took) / 2
         self._running[key] -= 1
         self._running += Counter()  # without keys that run nothing
-        for each in [each for each, used in self._used.items() if used <= self._now]:
+        for each in [each for each, used in self._used.items() if used <= self._now or each not in self._lately]:
             if each not in self._waiting and each not in self._running:
                 del self._used[each], self._usual[each]
 
@@ -144,9 +149,17 @@ class Pool:
             self._running[job.key] += 1
             return job
 
+    def _share(self) -> int:
+        """Threads that one key may have now."""
+        since = time.monotonic() - LATELY
+        while self._lately and next(iter(self._lately.values())) < since:
+            self._lately.popitem(last=False)
+        return self.crowded if len(self._lately) > 1 else self.share
+
     def _next(self) -> Job | None:
         """The first job of the key that has used least, of those that may have a further thread."""
-        free = [key for key in self._waiting if not key or self._running[key] < self.share]
+        share = self._share()
+        free = [key for key in self._waiting if not key or self._running[key] < share]
         if not free:
             return None
         for key in free:
@@ -167,8 +180,8 @@ class Workers:
 
     def __init__(self, limits: Limits) -> None:
         self.seconds = limits.seconds
-        sizes = {"read": limits.threads, "write": 1, "model": limits.model_threads}
-        self.pools = {name: Pool(name, size) for name, size in sizes.items()}
+        reads = Pool("read", limits.threads, crowded=max(1, limits.threads // 3))
+        self.pools = {"read": reads, "write": Pool("write", 1), "model": Pool("model", limits.model_threads)}
 
     async def read(self, key: str, call: Callable[[], T], deadline: float, *, model: bool = False) -> T:
         """What the call returns. One that takes too long is no longer waited for, and ends at its next check."""
