@@ -168,6 +168,7 @@ def test_shares_never_hold_more_than_they_may(asked: list[tuple[str, int]], most
         assert shares.taken == sum(amount for _, amount in taken) <= most
         for who in ("a", "b"):
             assert sum(amount for key, amount in taken if key == who) <= each
+    assert shares.each <= max(1, most * 3 // 4), "something is left for others"
     for key, amount in taken:
         shares.give(key, amount)
     assert shares.taken == 0

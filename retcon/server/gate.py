@@ -139,7 +139,7 @@ class Gate:
         if _is_page(scope["path"]) or scope["path"] in ("/health", "/metrics"):
             return False
         if self._places.key_full(key):
-            raise _busy(f"{self.limits.key_in_flight} requests of this key are in work already")
+            raise _busy(f"{self._places.each} requests of this key are in work already")
         if self._places.full():
             raise Refused(503, "overloaded", "too many requests at once; nothing was written", Retry_After="1")
         self._places.take(key)

@@ -42,10 +42,13 @@ class Limits:
 
 
 class Shares:
-    """So much of something: together, and for each key. The empty key, where there are no keys, may have it all."""
+    """So much of something: together, and for each key, which never has more than three quarters of it.
+
+    The empty key, where there are no keys, may have it all.
+    """
 
     def __init__(self, most: int, each: int) -> None:
-        self.most, self.each, self.taken = most, each, 0
+        self.most, self.each, self.taken = most, min(each, max(1, most * 3 // 4)), 0
         self._held: Counter[str] = Counter()
 
     def key_full(self, key: str, amount: int = 1) -> bool:
