@@ -2,6 +2,8 @@
 
     python -m bench.load --out bench/results/load.json                         100,000 notes, 50 clients, a minute
     python -m bench.load --notes 2000 --clients 5 --seconds 5                  a try
+    python -m bench.load --attacked 30 --out bench/results/load.json           one hostile key beside the clients
+    python -m bench.load --soak 600 --out bench/results/load.json              mixed traffic: are memory and files flat?
 
 1. `retcon serve` over a store of so many notes of one user; every client recalls and adds, one request at a time.
 2. A bare FastAPI route that reads one row of the same file, under the same clients: what HTTP in Python costs alone.
@@ -10,6 +12,9 @@
 After 1 and 3 every write that was acknowledged must be in the store, word for word. Clients and server share this
 machine, so the client speaks HTTP over bare sockets, and the processor time of both is reported. The exit code is 1 if
 a request failed or a write was lost.
+
+`--attacked` and `--soak` do only that, and keep what else the file holds. The attacker is a process of its own with a
+key of its own; it does not wait when it is told to.
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,10 +43,14 @@ import numpy as np
 from bench import ROOT
 from bench.speed.corpus import corpus
 from retcon import Memory
-from retcon.server import Limits
+from retcon.server import Keys, Limits
 
-USER = "u"
+OPTIONS = ("notes", "clients", "seconds", "adds", "threads", "kill_after", "seed")
+USER, ENEMY = "u", "eve"
 BUDGET = 256
+HONEST_KEYS = 10  # that the clients share
+LARGE_NOTES, LARGE_TEXT = 370, 95_000  # what the hostile key has stored, and characters of each
+TEXTS = ("cat " + "," * 90_000 + "x", "cat " + "." * 60_000, "cat " + "!?" * 40_000, "cat" + " ," * 45_000)
 
 
 @dataclass
@@ -78,25 +87,41 @@ def _times(seconds: Sequence[float]) -> dict[str, float]:
 class Line:
     """One connection that is kept open."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> None:
-        self._reader, self._writer, self._host = reader, writer, host
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, key: str = "") -> None:
+        self._reader, self._writer = reader, writer
+        self._said = f"Host: {host}\r\n" + (f"Authorization: Bearer {key}\r\n" if key else "")
 
     async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
         """Status and body of the answer."""
-        head = f"{method} {path} HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: application/json\r\n"
+        head = f"{method} {path} HTTP/1.1\r\n{self._said}Content-Type: application/json\r\n"
         self._writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         top = (await self._reader.readuntil(b"\r\n\r\n")).lower()
         length = int(top.split(b"content-length:", 1)[1].split(b"\r\n", 1)[0])
         return int(top[9:12]), await self._reader.readexactly(length)
 
+    def begin(self, path: str, length: int, body: bytes = b"") -> None:
+        """Send the head of a request, and perhaps not all of its body."""
+        method = "POST" if length else "GET"
+        head = f"{method} {path} HTTP/1.1\r\n{self._said}Content-Type: application/json\r\n"
+        self._writer.write(f"{head}Content-Length: {length}\r\n\r\n".encode() + body)
+
+    async def ended(self) -> None:
+        """Wait until the server hangs up; what it says is read."""
+        while await self._reader.read(65_536):
+            pass
+
+    def deaf(self) -> None:
+        """Read nothing any more."""
+        self._writer.transport.pause_reading()  # type: ignore[attr-defined]
+
 
 @contextlib.asynccontextmanager
-async def line(url: str) -> AsyncIterator[Line]:
+async def line(url: str, key: str = "") -> AsyncIterator[Line]:
     """A connection to the server."""
     place = urlsplit(url)
     reader, writer = await asyncio.open_connection(place.hostname, place.port, limit=2**20)
     try:
-        yield Line(reader, writer, place.netloc)
+        yield Line(reader, writer, place.netloc, key)
     finally:
         writer.close()
         with contextlib.suppress(OSError):
@@ -111,13 +136,14 @@ class Work:
     adds: float  # share of writes
     ids: Sequence[str] = ()  # of the bare route
     bare: bool = False
+    keys: Sequence[str] = ("",)
 
 
 async def client(number: int, url: str, work: Work, until: float, tally: Tally, seed: int) -> None:
     """One client: a request, its answer, the next, until the time is over or the server is gone."""
     rng = np.random.default_rng((seed, number))
     try:
-        async with line(url) as connection:
+        async with line(url, work.keys[number % len(work.keys)]) as connection:
             for turn in range(sys.maxsize):
                 if time.perf_counter() >= until:
                     return
@@ -171,6 +197,22 @@ class Server:
 
     process: subprocess.Popen[str]
     url: str
+
+    @property
+    def resident(self) -> int:
+        """Bytes of memory that it holds."""
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    @property
+    def peak(self) -> int:
+        """The most bytes of memory that it ever held."""
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(each.split()[1]) * 1024 for each in lines if each.startswith("VmHWM"))
+
+    @property
+    def handles(self) -> int:
+        """Files and sockets that it has open."""
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def cpu(self) -> float:
         """Seconds of processor time that it has used."""
@@ -248,8 +290,8 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         check = memory.stats()["check"]
     ours_said, bare_said = ours.summary(), plain.summary()
     return {
-        "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "sqlite": sqlite3.sqlite_version},
-        "options": {name: value for name, value in vars(options).items() if name not in ("out", "bare")},
+        "machine": machine(),
+        "options": {name: getattr(options, name) for name in OPTIONS},
         "served": ours_said | {"written": len(ours.written), "lost": lost},
         "bare": bare_said,
         "ratios": {
@@ -269,6 +311,275 @@ def missing(db: Path, written: dict[str, str]) -> int:
     found = dict(connection.execute("SELECT id, text FROM note"))
     connection.close()
     return sum(found.get(note_id) != text for note_id, text in written.items())
+
+
+# -- one hostile key ---------------------------------------------------------------------------------------------------
+
+
+async def slow_bodies(url: str, key: str) -> None:
+    """A request that never comes in."""
+    async with line(url, key) as connection:
+        connection.begin("/memories", 1_000, b"{")
+        await connection.ended()
+
+
+async def unread_pages(url: str, key: str) -> None:
+    """A large page that nobody reads."""
+    async with line(url, key) as connection:
+        connection.deaf()
+        connection.begin("/memories?limit=1000", 0)
+        await asyncio.sleep(30)
+
+
+async def silent_connections(url: str, key: str) -> None:
+    """A connection that says nothing."""
+    async with line(url, key) as connection:
+        await connection.ended()
+
+
+async def texts_that_were_quadratic(url: str, key: str) -> None:
+    """Recalls over texts that a pattern once took minutes for."""
+    body = json.dumps({"query": "cat", "budget": 64, "session": "texts"}).encode()
+    await _again(url, key, lambda turn: ("POST", "/recall", body))
+
+
+async def huge_recalls(url: str, key: str) -> None:
+    """The largest budget over the largest notes, with every candidate."""
+    query = " ".join(f"word{n % 50}" for n in range(1_200))
+    body = json.dumps({"query": query, "budget": 32_768, "session": "large", "candidates": True}).encode()
+    await _again(url, key, lambda turn: ("POST", "/recall", body))
+
+
+async def wrong_json(url: str, key: str) -> None:
+    """A megabyte that is no JSON."""
+    bodies = (b"[" * 1_000_000, b'{"text": "x", ' * 60_000, b'{"metadata": {' + b'"a": 1, ' * 100_000 + b'"a": 1}}')
+    await _again(url, key, lambda turn: ("POST", "/memories", bodies[turn % len(bodies)]))
+
+
+async def deletes(url: str, key: str) -> None:
+    """Add a note and delete it."""
+    async with line(url, key) as connection:
+        while True:
+            status, answer = await connection.ask("POST", "/memories", b'{"text": "gone soon"}')
+            if status == 200:
+                note = json.loads(answer)["results"][0]["id"]
+                await connection.ask("DELETE", f"/memories/{note}")
+
+
+async def _again(url: str, key: str, request: Callable[[int], tuple[str, str, bytes]]) -> None:
+    async with line(url, key) as connection:
+        for turn in range(sys.maxsize):
+            await connection.ask(*request(turn))
+
+
+Attack = Callable[[str, str], Awaitable[None]]
+ATTACKS: dict[str, tuple[Attack, int]] = {  # what one connection does, and how many do it
+    "slow bodies": (slow_bodies, 140),
+    "unread pages": (unread_pages, 30),
+    "texts that were quadratic": (texts_that_were_quadratic, 16),
+    "deletes": (deletes, 40),
+    "huge recalls": (huge_recalls, 16),
+    "wrong JSON": (wrong_json, 20),
+    "silent connections": (silent_connections, 2_000),
+}
+
+
+async def attack(name: str, url: str, key: str, seconds: float) -> None:
+    """Attack for so long; a connection that ends is made again."""
+    one, count = ATTACKS[name]
+
+    async def again() -> None:
+        while True:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError, IndexError, ValueError):
+                await one(url, key)
+            await asyncio.sleep(0.01)  # this process, too, must not stand still
+
+    crowd = [asyncio.create_task(again()) for _ in range(count)]
+    await asyncio.sleep(seconds)
+    for each in crowd:
+        each.cancel()
+    await asyncio.gather(*crowd, return_exceptions=True)
+
+
+@contextlib.contextmanager
+def attacker(name: str, url: str, key: str, seconds: float) -> Iterator[None]:
+    """A process that attacks during the block."""
+    command = [sys.executable, "-m", "bench.load", "--attacker", name, url, key, str(seconds)]
+    process = subprocess.Popen(command, cwd=ROOT)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def attacked(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """The clients alone, then beside each attack."""
+    db, texts = folder / "load.db", corpus(options.seed)
+    with Memory(db) as memory:
+        notes = list(texts.notes(options.notes, user_id=USER))
+        memory.store.add(notes)
+        words = " ".join(f"word{n}" for n in range(12_000))[:LARGE_TEXT]
+        memory.add([f"{n} {words}" for n in range(options.large)], user_id=ENEMY, session="large")
+        memory.add(list(TEXTS), user_id=ENEMY, session="texts")
+    with contextlib.closing(Keys(f"{db}.keys")) as keys:
+        honest = [keys.add(user_id=USER)[0] for _ in range(HONEST_KEYS)]
+        enemy, _ = keys.add(user_id=ENEMY)
+    queries = texts.queries([note.text for note in notes], 500)
+    work = Work(queries, options.adds, keys=honest)
+    found = {}
+    for name in ("", *options.attacks):
+        with running(served(db, options.threads)) as server, contextlib.ExitStack() as beside:
+            if name:
+                beside.enter_context(attacker(name, server.url, enemy, options.attacked + 60))
+                time.sleep(options.head_start)
+            crowd = _crowd(server, work, options.clients, options.attacked, options.seed, None)
+            tally = asyncio.run(crowd)
+            found[name or "alone"] = tally.summary() | {"peak": server.peak, "said": sorted(set(tally.errors))[:5]}
+        print(f"{name or 'alone'}: {json.dumps(found[name or 'alone']['all'])}", file=sys.stderr)
+    alone = found.pop("alone")
+    for run in found.values():
+        run |= {f"{name}_ratio": run["all"][f"{name}_ms"] / alone["all"][f"{name}_ms"] for name in ("p50", "p95")}
+    return {
+        "machine": machine(), "alone": alone, "attacks": found,
+        "options": {name: getattr(options, name) for name in ("notes", "clients", "attacked", "adds", "large", "seed")},
+    }  # fmt: skip
+
+
+def attacked_table(found: dict[str, Any]) -> str:
+    """What the honest clients saw, alone and beside each attack."""
+    if "attacked" not in found:
+        return "*Not measured yet: `python -m bench.load --attacked 30 --out bench/results/load.json`*"
+    run, options = found["attacked"], found["attacked"]["options"]
+    where = f"{options['clients']} clients, {options['attacked']:.0f} s each, {options['notes']:,} notes"
+    head = [where, "requests a second", "p50", "p95", "p50, times alone", "p95, times alone", "errors", "most memory"]
+
+    def cells(name: str, each: dict[str, Any]) -> list[str]:
+        times = [f"{each['all'][f'{name}_ms']:.0f} ms" for name in ("p50", "p95")]
+        ratios = [f"{each[f'{name}_ratio']:.2f}" if f"{name}_ratio" in each else "" for name in ("p50", "p95")]
+        rest = [str(each["errors"]), f"{each['peak'] / 2**20:.0f} MB"]
+        return [name, f"{each['per_second']:.0f}", *times, *ratios, *rest]
+
+    rows = [head, ["---"] * len(head), cells("alone", run["alone"])]
+    return _grid([*rows, *(cells(name, each) for name, each in run["attacks"].items())])
+
+
+# -- a long run --------------------------------------------------------------------------------------------------------
+
+
+async def _mixed(number: int, url: str, queries: Sequence[str], until: float, tally: Tally, seed: int) -> None:
+    """One client that writes, reads, corrects and deletes, and leaves as many notes as it found."""
+    rng = np.random.default_rng((seed, number))
+    held: list[str] = []
+    async with line(url) as connection:
+        while time.perf_counter() < until:
+            query = queries[int(rng.integers(len(queries)))]
+            kind, method, path, body = _drawn(rng, query, held, number)
+            started = time.perf_counter()
+            status, answer = await connection.ask(method, path, json.dumps(body).encode() if body else b"")
+            tally.seconds[kind].append(time.perf_counter() - started)
+            if status != 200:
+                tally.errors.append(f"{kind} {status} {answer[:200].decode(errors='replace')}")
+            elif kind in ("add", "supersede"):
+                written = json.loads(answer)
+                held += [written["id"]] if kind == "supersede" else [each["id"] for each in written["results"]]
+            elif kind == "delete":
+                held.clear()
+
+
+def _drawn(rng: np.random.Generator, query: str, held: list[str], number: int) -> tuple[str, str, str, Any]:
+    who = {"run_id": f"soak-{number}", "user_id": USER}
+    if len(held) >= 20:
+        return "delete", "DELETE", f"/memories?run_id=soak-{number}", None
+    kinds = ("recall", "recall", "search", "list", "get", "add", "add", "supersede", "health")
+    kind = kinds[int(rng.integers(len(kinds)))]
+    if kind in ("get", "supersede") and not held:
+        kind = "add"
+    asked: dict[str, tuple[str, str, Any]] = {
+        "recall": ("POST", "/recall", {"query": query, "budget": BUDGET, "user_id": USER}),
+        "search": ("POST", "/search", {"query": query, "user_id": USER}),
+        "list": ("GET", "/memories?limit=100", None),
+        "get": ("GET", f"/memories/{held[-1] if held else ''}", None),
+        "add": ("POST", "/memories", {"text": f"client {number} says: {query}", **who}),
+        "supersede": ("POST", f"/memories/{held[-1] if held else ''}/supersede", {"text": f"corrected: {query}"}),
+        "health": ("GET", "/health", None),
+    }
+    return kind, *asked[kind]
+
+
+async def _watched(server: Server, seconds: float, every: float) -> list[dict[str, float]]:
+    """Memory and open files of the server, again and again."""
+    began, seen = time.perf_counter(), []
+    while (now := time.perf_counter() - began) < seconds:
+        seen.append({"at": now, "resident": float(server.resident), "handles": float(server.handles)})
+        await asyncio.sleep(every)
+    return seen
+
+
+def soak(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Mixed traffic for a long time, and whether memory and open files stay as they are."""
+    db, texts = folder / "load.db", corpus(options.seed)
+    with Memory(db) as memory:
+        notes = list(texts.notes(options.notes, user_id=USER))
+        memory.store.add(notes)
+    queries = texts.queries([note.text for note in notes], 500)
+
+    async def run(server: Server) -> tuple[Tally, list[dict[str, float]]]:
+        tally = Tally(began=time.perf_counter())
+        until = tally.began + options.soak
+        crowd = [_mixed(n, server.url, queries, until, tally, options.seed) for n in range(options.clients)]
+        watching = asyncio.create_task(_watched(server, options.soak, max(0.2, options.soak / 300)))
+        await asyncio.gather(*crowd)
+        seen = await watching
+        tally.took = time.perf_counter() - tally.began
+        return tally, seen
+
+    with running(served(db, options.threads)) as server:
+        tally, seen = asyncio.run(run(server))
+    return {
+        "machine": machine(), "seconds": options.soak, "clients": options.clients, "notes": options.notes,
+        "requests": tally.summary()["requests"], "errors": tally.errors[:20], "samples": seen,
+        "resident": steady([each["resident"] for each in seen], [each["at"] for each in seen], 5 * 2**20),
+        "handles": steady([each["handles"] for each in seen], [each["at"] for each in seen], 10),
+    }  # fmt: skip
+
+
+def steady(values: Sequence[float], at: Sequence[float], most: float) -> dict[str, Any]:
+    """How the second half of a run went: its slope an hour and its range. Flat: it rises by less than `most`."""
+    half = len(values) // 2
+    later, when = np.asarray(values[half:]), np.asarray(at[half:])
+    slope = float(np.polyfit(when, later, 1)[0]) if len(later) > 1 else 0.0
+    rise = slope * float(when[-1] - when[0])
+    return {
+        "first": values[0], "last": values[-1], "most": max(values), "range": float(later.max() - later.min()),
+        "slope_per_hour": slope * 3600, "rise": rise, "flat": rise < most,
+    }  # fmt: skip
+
+
+def soak_table(found: dict[str, Any]) -> str:
+    """Whether memory and open files stay as they are."""
+    if "soak" not in found:
+        return "*Not measured yet: `python -m bench.load --soak 600 --out bench/results/load.json`*"
+    run = found["soak"]
+    minutes = run["seconds"] / 60
+    head = [f"{minutes:.0f} minutes, {run['requests']:,} requests, {len(run['errors'])} errors", "at first", "at last",
+            "most", "rise in the second half", "flat"]  # fmt: skip
+    rows = [head, ["---"] * len(head)]
+    for name, unit, size in (("resident", " MB", 2**20), ("handles", "", 1)):
+        cells = [f"{run[name][part] / size:,.0f}{unit}" for part in ("first", "last", "most", "rise")]
+        rows.append(
+            [{"resident": "memory", "handles": "open files"}[name], *cells, "yes" if run[name]["flat"] else "no"]
+        )
+    return _grid(rows)
+
+
+def machine() -> dict[str, Any]:
+    """Where it was measured."""
+    return {"cores": os.cpu_count(), "python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
+
+
+def _grid(rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def table(found: dict[str, Any]) -> str:
@@ -294,7 +605,7 @@ def table(found: dict[str, Any]) -> str:
     rows.append(
         [f"killed after {killed['after']:.0f} s of this", *[""] * 4, f"{killed['lost']} of {killed['written']:,}"]
     )
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return _grid(rows)
 
 
 def main() -> None:
@@ -307,19 +618,42 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=Limits().threads, help="reads at once in the service")
     parser.add_argument("--kill-after", type=float, default=5.0, metavar="SECONDS")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--attacked", type=float, metavar="SECONDS", help="beside each attack, for so long")
+    parser.add_argument("--attacks", nargs="+", choices=ATTACKS, default=list(ATTACKS), metavar="NAME")
+    parser.add_argument("--large", type=int, default=LARGE_NOTES, help="large notes of the hostile key")
+    parser.add_argument("--head-start", type=float, default=3.0, metavar="SECONDS", help="of an attack")
+    parser.add_argument("--soak", type=float, metavar="SECONDS", help="mixed traffic for so long")
     parser.add_argument("--out", type=Path, help="also write the numbers as JSON to this file")
     parser.add_argument("--bare", metavar="DB", help=argparse.SUPPRESS)
+    parser.add_argument("--attacker", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.bare:
         return bare(options.bare)
+    if options.attacker:
+        name, url, key, seconds = options.attacker
+        return asyncio.run(attack(name, url, key, float(seconds)))
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(options, Path(folder))
+        if options.attacked or options.soak:
+            part = "attacked" if options.attacked else "soak"
+            found = {part: (attacked if options.attacked else soak)(options, Path(folder))}
+        else:
+            found = measure(options, Path(folder))
+    return report(found, options.out)
+
+
+def report(found: dict[str, Any], out: Path | None) -> None:
+    """Print the numbers, keep them beside what the file holds, and fail where something did."""
     print(json.dumps(found, indent=1))
-    if options.out:
-        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    if found["errors"] or found["served"]["lost"] or found["killed"]["lost"] or found["killed"]["refused"]:
+    if out:
+        old = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
+        out.write_text(json.dumps(old | found, indent=1) + "\n", encoding="utf-8")
+    lost = "served" in found and (
+        found["errors"] or found["served"]["lost"] or found["killed"]["lost"] or found["killed"]["refused"]
+    )
+    runs = found.get("attacked", {}).get("attacks", {}).values()
+    grown = "soak" in found and not (found["soak"]["resident"]["flat"] and found["soak"]["handles"]["flat"])
+    if lost or grown or any(run["errors"] for run in runs):
         raise SystemExit(1)
-    return None
 
 
 if __name__ == "__main__":

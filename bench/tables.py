@@ -25,6 +25,7 @@ from bench.deletes import table as deletes_table
 from bench.fidelity import table as fidelity_table
 from bench.gate import table as gate_table
 from bench.ladders import table as ladder_table
+from bench.load import attacked_table, soak_table
 from bench.load import table as load_table
 from bench.operators import table as operator_table
 from bench.pilot import tables as pilot_tables
@@ -102,6 +103,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "richer": lambda: richer_table(_results("richer")),
     "deletes": lambda: deletes_table(_results("deletes")),
     "load": lambda: load_table(_results("load")),
+    "load-attacked": lambda: attacked_table(_results("load")),
+    "load-soak": lambda: soak_table(_results("load")),
     "certificate": lambda: certificate_table(_results("certificate")),
     "transcript": _transcript,
     "gate": lambda: gate_table(_results("gate")),

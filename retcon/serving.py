@@ -13,7 +13,6 @@ import json
 import re
 import socket
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -26,6 +25,7 @@ MOST_CONNECTIONS = 1_000  # open at once
 SPARE_FILES = 64  # that the store and the model may need while every connection is taken
 _IDLE = 30  # seconds that a connection is kept for a further request
 _OUTGOING = 2**18  # bytes that the system keeps for a client that does not read; by itself it keeps megabytes
+_AT_A_TIME = 8  # new connections that are taken before others have their turn
 _WAITING = 256  # connections that nobody has taken yet
 _PROXIED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via")
 _BOTH = "a request has a Content-Length or a Transfer-Encoding, not both"
@@ -128,13 +128,21 @@ def http_server(
     """
     import uvicorn
 
+    class Server(uvicorn.Server):
+        """A server that takes few new connections at a time, so that many of them hold up nobody who has one."""
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            for each in sockets or ():
+                each.listen(_WAITING)  # asyncio takes as many at a time as it lets wait
+
     crowd = Crowd(min(connections, max(1, _files() - SPARE_FILES)), tell)
     config = uvicorn.Config(
         app, http=_protocol(seconds, crowd, tell), log_config=None, access_log=False, lifespan="on", ws="none",
         server_header=False, proxy_headers=False, timeout_graceful_shutdown=int(grace), timeout_keep_alive=_IDLE,
-        backlog=_WAITING, h11_max_incomplete_event_size=MOST_HEAD,
+        backlog=_AT_A_TIME, h11_max_incomplete_event_size=MOST_HEAD,
     )  # fmt: skip
-    return uvicorn.Server(config)
+    return Server(config)
 
 
 class Caller(Protocol):
@@ -150,43 +158,58 @@ class Caller(Protocol):
 
 
 class Crowd:
-    """Every open connection, the oldest first, and who must go when there are too many.
+    """Every open connection, and who must go when there are too many.
 
     It is one that waits, of the address that has most: who opens a thousand connections loses some of those, and
-    nobody else does. Behind a proxy all have one address, and the oldest that waits goes.
+    nobody else does. Of these it is the oldest that never had an answer, then the oldest: behind a proxy all have one
+    address, and who does nothing goes before who pauses.
     """
 
     def __init__(self, most: int, tell: Callable[[str], None] = _mute) -> None:
         self.most, self._tell = most, tell
-        self._all: dict[Caller, None] = {}
-        self._held: Counter[str] = Counter()
+        self._size = 0
+        self._held: dict[
+            str, tuple[dict[Caller, None], dict[Caller, None]]
+        ] = {}  # strangers and known ones, by address
 
     def __len__(self) -> int:
-        return len(self._all)
+        return self._size
 
     def enter(self, caller: Caller) -> None:
         """Let the connection in; where that is one too many, another one is dropped, or this one."""
-        self._all[caller] = None
-        self._held[caller.address] += 1
-        if len(self._all) > self.most:
+        self._held.setdefault(caller.address, ({}, {}))[0][caller] = None
+        self._size += 1
+        if self._size > self.most:
             self._tell("connections")
-            self.leave(last := self._last())
+            last = self._last() or caller
+            self.leave(last)
             last.drop()
+
+    def know(self, caller: Caller) -> None:
+        """The connection had an answer."""
+        strangers, known = self._held.get(caller.address, ({}, {}))
+        if caller in strangers:
+            del strangers[caller]
+            known[caller] = None
 
     def leave(self, caller: Caller) -> None:
         """The connection has ended."""
-        if caller in self._all:
-            del self._all[caller]
-            self._held[caller.address] -= 1
-            if not self._held[caller.address]:
-                del self._held[caller.address]
+        both = self._held.get(caller.address, ({}, {}))
+        for part in both:
+            if caller in part:
+                del part[caller]
+                self._size -= 1
+        if not any(both):
+            self._held.pop(caller.address, None)
 
-    def _last(self) -> Caller:
-        for address, _ in self._held.most_common():
-            for caller in self._all:
-                if caller.address == address and caller.waits:
-                    return caller
-        return next(reversed(self._all))
+    def _last(self) -> Caller | None:
+        """Who goes: nearly always the very first that is looked at."""
+        for both in sorted(self._held.values(), key=lambda both: -sum(map(len, both))):
+            for part in both:
+                for caller in part:
+                    if caller.waits:
+                        return caller
+        return None
 
 
 def _files() -> int:
@@ -243,10 +266,14 @@ def _protocol(seconds: float, crowd: Crowd, tell: Callable[[str], None]) -> type
         def drop(self) -> None:
             self.transport.abort()
 
+        def on_response_complete(self) -> None:
+            crowd.know(self)
+            super().on_response_complete()
+
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             transport.set_write_buffer_limits(high=0)  # whatever the client has not taken counts as not written
-            _give_up_after(seconds, transport)
+            _give_up_after(2 * seconds, transport)
             crowd.enter(self)
             self._watch()
 

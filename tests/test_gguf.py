@@ -14,9 +14,11 @@ import pytest
 from local_model import needs_local_model, smollm
 from waiting import until
 
+from retcon import deadline
 from retcon.errors import (
     AuthError,
     ContextTooLongError,
+    DeadlineError,
     InputError,
     MissingExtraError,
     ModelError,
@@ -149,6 +151,12 @@ def test_an_ask_past_its_time_is_a_typed_error(local: GgufChat) -> None:
     finally:
         local.clock = clock
     assert type(found) is ModelTimeoutError
+
+
+def test_an_ask_ends_when_its_callers_time_is_over_and_the_next_is_answered(local: GgufChat) -> None:
+    with pytest.raises(DeadlineError), deadline.until(time.monotonic() + 0.01):
+        local([ask("Count from one to one hundred in words.", 400)])
+    assert isinstance(local([ask()])[0], Reply)
 
 
 def test_the_handlers_of_ctrl_c_and_termination_are_the_programs_own(local: GgufChat) -> None:

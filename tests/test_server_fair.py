@@ -82,6 +82,18 @@ def test_no_key_has_all_threads_but_the_one_where_there_are_no_keys() -> None:
         go.set()
 
 
+def test_a_key_has_fewer_threads_while_others_ask_too() -> None:
+    made = Pool("test", 3, crowded=1)
+    go = threading.Event()
+    assert made.submit("ann", lambda: "mine").future.result(10) == "mine"
+    begun = [held(made, "eve", go) for _ in range(3)]
+    assert begun[0].wait(10)
+    assert made.submit("ann", lambda: "mine").future.result(10) == "mine"
+    assert [each.is_set() for each in begun] == [True, False, False]
+    go.set()
+    made.close()
+
+
 def test_job_that_is_cancelled_leaves_the_queue_and_one_that_runs_does_not() -> None:
     with pool(1) as at:
         go = threading.Event()
@@ -93,6 +105,48 @@ def test_job_that_is_cancelled_leaves_the_queue_and_one_that_runs_does_not() -> 
         assert not at.cancel(running)
         go.set()
         assert running.future.result(10)
+
+
+def test_keys_that_wait_at_the_same_time_get_the_same_time() -> None:
+    """Jobs of eve take ten times as long as those of ann, so ann has about ten for each of hers."""
+    order: list[str] = []
+
+    def job(who: str, seconds: float) -> None:
+        order.append(who)
+        time.sleep(seconds)
+
+    with pool(1) as at:
+        go = threading.Event()
+        assert held(at, "first", go).wait(10)
+        for _ in range(20):
+            at.submit("eve", lambda: job("eve", 0.05))
+        last = [at.submit("ann", lambda: job("ann", 0.005)) for _ in range(60)][-1]
+        go.set()
+        last.future.result(30)
+        assert order.count("eve") <= 20 - 5, "in turn, all of eve's would be done"
+
+
+def test_clocks_of_keys_that_left_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retcon.server.workers.LATELY", 0.0)
+    with pool(2) as at:
+        for n in range(100):
+            at.submit(f"key{n}", time.monotonic).future.result(10)
+        until(lambda: at.working == 0)
+        assert len(at._used) < 10
+        assert at._used.keys() == at._usual.keys()
+
+
+def test_a_large_body_counts_for_more_requests(memory: Memory, two: tuple[Keys, str, str]) -> None:
+    keys, ann, eve = two
+    with client(memory, keys=keys, limits=Limits(rate=0.01, burst=5)) as http:
+        large = {"text": "x" * 80_000, "metadata": {"more": "y" * 300_000}}
+        assert http.post("/memories", json=large, headers=bearer(eve)).status_code == 200
+        answer = http.post("/memories", json=large, headers=bearer(eve))
+        assert error(answer, 429) == "rate"
+        assert answer.headers["connection"] == "close", "what it still sends is not read"
+        assert [http.get("/memories", headers=bearer(ann)).status_code for _ in range(5)] == [200] * 5
+    with client(memory) as http:
+        assert http.post("/memories", json=large).status_code == 200, "without keys nothing is counted"
 
 
 def test_pool_that_closes_finishes_what_it_took() -> None:
@@ -115,6 +169,7 @@ def test_shares_never_hold_more_than_they_may(asked: list[tuple[str, int]], most
         assert shares.taken == sum(amount for _, amount in taken) <= most
         for who in ("a", "b"):
             assert sum(amount for key, amount in taken if key == who) <= each
+    assert shares.each <= max(1, most * 3 // 4), "something is left for others"
     for key, amount in taken:
         shares.give(key, amount)
     assert shares.taken == 0

@@ -257,12 +257,11 @@ def deaf(address: tuple[str, int], path: str) -> socket.socket:
 
 @pytest.mark.parametrize("path", ["/large", "/whole"])
 def test_client_that_does_not_take_its_answer_is_dropped(path: str) -> None:
-    with running(SECONDS) as server:
-        clients = [deaf(server.address, path) for _ in range(5)]
+    with contextlib.ExitStack() as opened, running(SECONDS) as server:
+        for _ in range(5):
+            opened.enter_context(deaf(server.address, path))
         until(lambda: server.told.count("unread") == 5)
         until(lambda: server.connections == 0)
-        for client in clients:
-            client.close()
         with socket.create_connection(server.address, timeout=5) as client:
             assert served(client, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 
@@ -358,6 +357,16 @@ def test_who_has_most_connections_loses_the_oldest_that_waits() -> None:
     crowd.enter(last := Guest(crowd, "ann", waits=False))
     assert last.dropped, "nobody who is answered goes"
     assert len(crowd) == 5
+
+
+def test_who_never_had_an_answer_goes_before_who_pauses() -> None:
+    crowd = Crowd(3)
+    guests = [Guest(crowd, "proxy") for _ in range(4)]
+    for guest in guests:
+        crowd.enter(guest)
+        if guest is guests[0]:
+            crowd.know(guest)
+    assert [guest.dropped for guest in guests] == [False, True, False, False]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.booleans())), st.integers(1, 4))

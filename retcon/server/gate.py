@@ -3,7 +3,8 @@
     host and origin   without keys: only this machine, only under its own names, through no proxy that says it is one,
                       no writes from other sites' pages
     key               with keys: `Authorization: Bearer`, except on the pages that tell nothing
-    rate              each key has its own bucket
+    rate              each key has its own bucket, from which a large body takes more; who is over it is told so with
+                      a delay, so that asking on and on gains nothing
     size              a body is read only up to the limit; none at all where no key is asked for. All that are still
                       coming in have so many bytes together, and each key its share of them
     load              so many requests at once, and so many of each key; more are turned away at once rather than kept
@@ -41,6 +42,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN = ("/", "/docs", "/openapi.json", "/favicon.ico")  # pages that tell nothing of anybody's notes
 CHUNK = 65_536  # bytes of an answer that are sent at once, the next when these have gone out
+DELAY = 0.5  # seconds before a key that asks too often is told so
 HALF = 16_384  # bytes that a request counts for while it comes in, at least: its connection has a price too
 SAFE = ("GET", "HEAD")
 METHODS = (*SAFE, "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
@@ -77,6 +79,8 @@ class Gate:
         try:
             grant = self._admit(scope)
             key = grant.id if grant else ""
+            if grant is not None and self._closed():
+                await self._in_rate(key, scope)
             deadline = asyncio.get_running_loop().time() + self.limits.seconds
             body = await self._body(scope, receive, deadline, key)
             held = self._take_place(scope, key)
@@ -111,11 +115,16 @@ class Gate:
             if "authorization" in headers or not _is_open(scope["path"]):
                 raise Refused(401, "key", "send a valid key: Authorization: Bearer rk-...", WWW_Authenticate="Bearer")
             return None
-        wait = self._buckets.wait(grant.id, time.monotonic())
-        if wait:
-            message = f"more than {self.limits.rate:g} requests a second with this key"
-            raise Refused(429, "rate", message, Retry_After=str(max(1, round(wait + 0.5))))
         return grant
+
+    async def _in_rate(self, key: str, scope: Scope) -> None:
+        """Nothing, or after a moment an error: the key asks too often."""
+        wait = self._buckets.wait(key, time.monotonic())
+        if wait:
+            await asyncio.sleep(min(wait, DELAY))
+            message = f"more than {self.limits.rate:g} requests a second with this key"
+            close = {"Connection": "close"} if _has_body(scope) else {}  # what it still sends is not read
+            raise Refused(429, "rate", message, Retry_After=str(max(1, round(wait + 0.5))), **close)
 
     def _closed(self) -> bool:
         """Whether there are keys, so that one is needed."""
@@ -130,7 +139,7 @@ class Gate:
         if _is_page(scope["path"]) or scope["path"] in ("/health", "/metrics"):
             return False
         if self._places.key_full(key):
-            raise _busy(f"{self.limits.key_in_flight} requests of this key are in work already")
+            raise _busy(f"{self._places.each} requests of this key are in work already")
         if self._places.full():
             raise Refused(503, "overloaded", "too many requests at once; nothing was written", Retry_After="1")
         self._places.take(key)
@@ -155,6 +164,7 @@ class Gate:
                 if size > taken:
                     self._make_room(key, size - taken)
                     taken = size
+            self._buckets.charge(key, size // CHUNK)
             return b"".join(parts)
         finally:
             if taken:
@@ -270,6 +280,11 @@ def _headers(scope: Scope) -> dict[str, str]:
         key = name.decode("latin-1").lower()
         found[key] = "" if key == "authorization" and key in found else found.get(key, value.decode("latin-1"))
     return found
+
+
+def _has_body(scope: Scope) -> bool:
+    headers = _headers(scope)
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
 def _busy(why: str, **headers: str) -> Refused:

@@ -21,7 +21,7 @@ class Limits:
     top_k: int = 100
     page: int = 1_000  # notes of one page
     page_bytes: int = 2**20  # of the notes in one answer, about; one note always fits
-    rate: float = 100.0  # requests a second of one key, on average; 0: any number
+    rate: float = 100.0  # requests a second of one key, on average, each 64 KiB of a body one; 0: any number
     burst: int = 200  # requests of one key at once
     seconds: float = 30.0  # for one request
     in_flight: int = 128  # requests at once that are wholly in, running and waiting together
@@ -44,10 +44,13 @@ class Limits:
 
 
 class Shares:
-    """So much of something: together, and for each key. The empty key, where there are no keys, may have it all."""
+    """So much of something: together, and for each key, which never has more than three quarters of it.
+
+    The empty key, where there are no keys, may have it all.
+    """
 
     def __init__(self, most: int, each: int) -> None:
-        self.most, self.each, self.taken = most, each, 0
+        self.most, self.each, self.taken = most, min(each, max(1, most * 3 // 4)), 0
         self._held: Counter[str] = Counter()
 
     def key_full(self, key: str, amount: int = 1) -> bool:
@@ -87,3 +90,9 @@ class Buckets:
         allowed = left >= 1
         self._left[key] = (left - allowed, now)
         return 0.0 if allowed else (1 - left) / self.rate
+
+    def charge(self, key: str, more: int) -> None:
+        """Count a request for so many more; the key then waits longer for its next one."""
+        if more and key in self._left:
+            left, at = self._left[key]
+            self._left[key] = (left - more, at)

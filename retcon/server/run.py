@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from retcon.server.limits import Limits
 from retcon.serving import bracketed, http_server, is_loopback, listening
 
 HOST, PORT = "127.0.0.1", 8700
+TURN = 0.001  # seconds after which a thread at work lets another one go on; by default Python takes 0.005
 SLACK = 1.0  # seconds: a body that is late is told so before the connection is closed
 FORCED = 1  # exit code after a second signal
 PATIENCE = 60.0  # seconds beyond a request's own limit that a stop waits for the last answer
@@ -51,6 +53,7 @@ def serve(
     except ModuleNotFoundError:
         raise MissingExtraError("the REST service", "server") from None
     opened = listening(host, port)
+    sys.setswitchinterval(TURN)
     logs.to_stream(log)
     with _signals(server):
         if ready is not None:

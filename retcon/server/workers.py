@@ -1,7 +1,8 @@
 """Where the work is done: a few threads for reads, one for writes, some more for what may wait for a model.
 
 SQLite takes one write at a time, so one thread writes and nobody polls for the lock. Each thread has a connection.
-Threads take work from the keys in turn, and no key has all of them: what one key asks for stands in no other's way.
+Keys that want threads at the same time get the same time on them, and no key has all of them: what one key asks for
+stands in no other's way, however much or long it is.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from retcon.server.limits import Limits
 
 T = TypeVar("T")
 
+LATELY = 10.0  # seconds for which a key that asked counts as one that may ask again
+USUAL = 0.01  # seconds that a job is taken to need while nothing is known of its key's
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
@@ -45,16 +49,23 @@ class Job:
 
 
 class Pool:
-    """Threads that take jobs from the keys in turn. They start when they are first needed.
+    """Threads that take jobs from the keys so that each key gets the same time. They start when they are first needed.
 
-    A key has two thirds of the threads at most, so that one of them comes to others soon, however long its jobs take.
-    The empty key, where there are no keys, has them all.
+    Next is the key that has used least, by a clock of its own: a job moves it on by what the key's jobs take, and a key
+    that was away begins where the others are now. Jobs that take equally long come from the keys in turn. A key has two
+    thirds of the threads at most, so that one is left for who comes next, and where `crowded` says so only that many
+    while others have asked lately: threads of Python share one lock. The empty key, where there are no keys, has all.
     """
 
-    def __init__(self, name: str, size: int) -> None:
+    def __init__(self, name: str, size: int, crowded: int | None = None) -> None:
         self.name, self.size, self.share = name, size, max(1, size * 2 // 3)
-        self._waiting: OrderedDict[str, deque[Job]] = OrderedDict()  # the key whose turn it is comes first
+        self.crowded = self.share if crowded is None else crowded
+        self._lately: OrderedDict[str, float] = OrderedDict()  # when each key asked last
+        self._waiting: OrderedDict[str, deque[Job]] = OrderedDict()  # who waits longest for a turn comes first
         self._running: Counter[str] = Counter()
+        self._used: dict[str, float] = {}  # each key's clock: seconds of threads that it has used
+        self._usual: dict[str, float] = {}  # seconds that a job of the key took lately
+        self._now = 0.0  # the clock of the key that had the last turn
         self._threads: list[threading.Thread] = []
         self._change = threading.Condition()
         self._closed = False
@@ -75,6 +86,8 @@ class Pool:
         """The job, which is done when its key has its turn."""
         job = Job(key, call)
         with self._change:
+            self._lately[key] = time.monotonic()
+            self._lately.move_to_end(key)
             self._waiting.setdefault(key, deque()).append(job)
             wanted = self._running.total() + sum(map(len, self._waiting.values()))
             if len(self._threads) < min(self.size, wanted):
@@ -108,14 +121,24 @@ class Pool:
 
     def _work(self) -> None:
         while (job := self._take()) is not None:
+            began = time.monotonic()
             job.run()
             with self._change:
-                self._running[job.key] -= 1
-                if not self._running[job.key]:
-                    del self._running[job.key]
+                self._count(job.key, time.monotonic() - began)
                 if self._closed:
                     self._change.notify_all()
             del job  # its result is not held until the next one comes
+
+    def _count(self, key: str, took: float) -> None:
+        """Correct what the key was charged when its job began; who has nothing to do and no debt is forgotten."""
+        usual = self._usual[key]
+        self._used[key] += took - usual
+        self._usual[key] = (usual + took) / 2
+        self._running[key] -= 1
+        self._running += Counter()  # without keys that run nothing
+        for each in [each for each, used in self._used.items() if used <= self._now or each not in self._lately]:
+            if each not in self._waiting and each not in self._running:
+                del self._used[each], self._usual[each]
 
     def _take(self) -> Job | None:
         with self._change:
@@ -126,18 +149,30 @@ class Pool:
             self._running[job.key] += 1
             return job
 
+    def _share(self) -> int:
+        """Threads that one key may have now."""
+        since = time.monotonic() - LATELY
+        while self._lately and next(iter(self._lately.values())) < since:
+            self._lately.popitem(last=False)
+        return self.crowded if len(self._lately) > 1 else self.share
+
     def _next(self) -> Job | None:
-        """The first job of the first key that has threads left; that key then stands last."""
-        for key, jobs in self._waiting.items():
-            if key and self._running[key] >= self.share:
-                continue
-            job = jobs.popleft()
-            if jobs:
-                self._waiting.move_to_end(key)
-            else:
-                del self._waiting[key]
-            return job
-        return None
+        """The first job of the key that has used least, of those that may have a further thread."""
+        share = self._share()
+        free = [key for key in self._waiting if not key or self._running[key] < share]
+        if not free:
+            return None
+        for key in free:
+            self._used[key] = max(self._used.get(key, 0.0), self._now)
+        key = min(free, key=self._used.__getitem__)  # of equals, who waits longest
+        self._now = self._used[key]
+        self._used[key] += self._usual.setdefault(key, USUAL)
+        job = self._waiting[key].popleft()
+        if self._waiting[key]:
+            self._waiting.move_to_end(key)
+        else:
+            del self._waiting[key]
+        return job
 
 
 class Workers:
@@ -145,8 +180,8 @@ class Workers:
 
     def __init__(self, limits: Limits) -> None:
         self.seconds = limits.seconds
-        sizes = {"read": limits.threads, "write": 1, "model": limits.model_threads}
-        self.pools = {name: Pool(name, size) for name, size in sizes.items()}
+        reads = Pool("read", limits.threads, crowded=max(1, limits.threads // 3))
+        self.pools = {"read": reads, "write": Pool("write", 1), "model": Pool("model", limits.model_threads)}
 
     async def read(self, key: str, call: Callable[[], T], deadline: float, *, model: bool = False) -> T:
         """What the call returns. One that takes too long is no longer waited for, and ends at its next check."""
