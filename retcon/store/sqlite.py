@@ -69,7 +69,7 @@ class SqliteStore:
 
     def get_many(self, note_ids: Sequence[str]) -> list[Note]:
         """The notes with these ids, in the order asked for."""
-        with self._reading() as connection, intact(self.path):
+        with self._reading() as connection:
             rows = connection.execute(
                 NOTE + "WHERE note.id IN (SELECT value FROM json_each(?))", (json.dumps(note_ids),)
             )
@@ -117,7 +117,7 @@ class SqliteStore:
         """How many notes the scope holds, superseded ones included."""
         where, values = conditions(scope, Filter())
         query = "SELECT coalesce(sum(total), 0) FROM scope WHERE " + " AND ".join(where)
-        with self._reading() as connection, intact(self.path):
+        with self._reading() as connection:
             return int(connection.execute(query, values).fetchone()[0])
 
     def history(self, note_id: str) -> list[Note]:
@@ -161,7 +161,7 @@ class SqliteStore:
         """How many deletes there were whose words may still lie in the files."""
         if self.in_memory:
             return 0
-        with self._reading() as connection, intact(self.path):
+        with self._reading() as connection:
             return seal.unpurged(connection)
 
     def purge(self, *, at: str = "") -> bool:
@@ -171,7 +171,7 @@ class SqliteStore:
         """
         if self.in_memory:
             return True
-        with self._connections.use() as connection:
+        with self._connections.use() as connection, intact(self.path):
             self._connections.check_place()
             return purging.purge(connection, at=at, timeout=self.timeout)
 
@@ -184,8 +184,7 @@ class SqliteStore:
             where, values = conditions(scope, Filter())
             query = f"SELECT id, notes, length, slots FROM scope WHERE {' AND '.join(where)}"
             query += " ORDER BY user_id, agent_id, run_id"  # decides ties, so not by which scope came first
-            with intact(self.path):
-                yield SqliteSnapshot(connection, connection.execute(query, values).fetchall())
+            yield SqliteSnapshot(connection, connection.execute(query, values).fetchall())
 
     def unembedded(self, scope: Scope, embedder: str, *, limit: int) -> list[Note]:
         """Current notes of the scope that have no vector of this embedder yet."""
@@ -194,7 +193,7 @@ class SqliteStore:
             "LEFT JOIN vector ON vector.note = note.seq AND vector.embedder = ?"
             f" WHERE vector.note IS NULL AND newer.seq IS NULL AND {' AND '.join(where)} ORDER BY note.seq LIMIT ?"
         )
-        with self._reading() as connection, intact(self.path):
+        with self._reading() as connection:
             return [read_note(row) for row in connection.execute(query, (embedder, *values, limit))]
 
     def put_vectors(self, embedder: str, vectors: Iterable[tuple[str, bytes]]) -> None:
@@ -213,7 +212,7 @@ class SqliteStore:
     ) -> None:
         """Keep a generated text with the ids of the notes it was written from."""
         record = (record_id, action, budget, text, about)
-        with self._connections.write() as connection:
+        with self._connections.write() as connection, intact(self.path):
             seqs = deleting.seqs_of(connection, sources)
             connection.execute("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?)", (*record, checksum(*record)))
             links = [(seq, record_id) for seq in seqs]
@@ -243,7 +242,7 @@ class SqliteStore:
 
     def get_replies(self, keys: Sequence[str], sources: Sequence[str] = ()) -> dict[str, Kept]:
         """The kept replies with these keys; they stand on the notes `sources` too from now on."""
-        with self._connections.write() as connection:
+        with self._connections.write() as connection, intact(self.path):
             return replies.get(connection, keys, sources)
 
     def put_replies(
@@ -254,7 +253,7 @@ class SqliteStore:
         A prompt holds text of notes, so nothing is kept where one of them is gone by now or none is named; None says
         that it stands on no note.
         """
-        with self._connections.write() as connection:
+        with self._connections.write() as connection, intact(self.path):
             query = "SELECT count(*) FROM note WHERE id IN (SELECT value FROM json_each(?))"
             (known,) = connection.execute(query, (json.dumps(list(sources or ())),)).fetchone()
             if sources is not None and known < max(1, len(set(sources))):
@@ -278,7 +277,7 @@ class SqliteStore:
         """Facts about the file: its schema, counts, sizes in bytes, and "ok" or what SQLite's quick check found."""
         counted = ("note", "scope", "record", "vector")
         files = {"bytes": self.path, "wal_bytes": self.path + "-wal"}
-        with self._reading() as connection, intact(self.path):
+        with self._reading() as connection:
             facts: dict[str, int | str] = {"schema": connection.execute("PRAGMA user_version").fetchone()[0]}
             facts |= {f"{table}s": deleting.count(connection, table) for table in counted}
             facts |= {"unpurged": seal.unpurged(connection)}
@@ -305,7 +304,7 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._connections.use() as connection:
+        with self._connections.use() as connection, intact(self.path):
             if connection.in_transaction:  # nested in a snapshot of the same thread
                 yield connection
                 return
