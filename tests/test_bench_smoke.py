@@ -53,13 +53,13 @@ def killed(folder: Path, line: str) -> None:
     else:
         pytest.fail("it ended before: " + "".join(told))
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL
 
 
 def finished(folder: Path) -> dict[str, Any]:
     process = start(folder)
-    out, err = process.communicate(timeout=900)
+    out, err = process.communicate(timeout=3600)
     assert process.returncode == 0, err
     found: dict[str, Any] = json.loads(out)
     return found
