@@ -57,8 +57,10 @@ class Pool:
     while others have asked lately: threads of Python share one lock. The empty key, where there are no keys, has all.
     """
 
-    def __init__(self, name: str, size: int, crowded: int | None = None) -> None:
-        self.name, self.size, self.share = name, size, max(1, size * 2 // 3)
+    def __init__(
+        self, name: str, size: int, crowded: int | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.name, self.size, self.share, self.clock = name, size, max(1, size * 2 // 3), clock
         self.crowded = self.share if crowded is None else crowded
         self._lately: OrderedDict[str, float] = OrderedDict()  # when each key asked last
         self._waiting: OrderedDict[str, deque[Job]] = OrderedDict()  # who waits longest for a turn comes first
@@ -86,7 +88,7 @@ class Pool:
         """The job, which is done when its key has its turn."""
         job = Job(key, call)
         with self._change:
-            self._lately[key] = time.monotonic()
+            self._lately[key] = self.clock()
             self._lately.move_to_end(key)
             self._waiting.setdefault(key, deque()).append(job)
             wanted = self._running.total() + sum(map(len, self._waiting.values()))
@@ -121,10 +123,10 @@ class Pool:
 
     def _work(self) -> None:
         while (job := self._take()) is not None:
-            began = time.monotonic()
+            began = self.clock()
             job.run()
             with self._change:
-                self._count(job.key, time.monotonic() - began)
+                self._count(job.key, self.clock() - began)
                 if self._closed:
                     self._change.notify_all()
             del job  # its result is not held until the next one comes
@@ -151,7 +153,7 @@ class Pool:
 
     def _share(self) -> int:
         """Threads that one key may have now."""
-        since = time.monotonic() - LATELY
+        since = self.clock() - LATELY
         while self._lately and next(iter(self._lately.values())) < since:
             self._lately.popitem(last=False)
         return self.crowded if len(self._lately) > 1 else self.share
