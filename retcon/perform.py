@@ -63,7 +63,7 @@ class Performer:
             raise InputError(f"{action} needs a model: Memory(model=...); without one: {', '.join(usable(None))}")
         try:
             took = self._take(action, cluster, decision.budget, meter)
-        except DeadlineError:  # nobody waits for another action either
+        except DeadlineError:  # no time for another action either
             raise
         except Exception as error:  # an action may be anybody's code: recall survives it
             return self._fallen_back(cluster, decision, safe, _line(error), _usage(meter))
@@ -92,8 +92,12 @@ class Performer:
         self, cluster: Cluster, decision: Decision, safe: Callable[[], str], why: str, usage: Usage
     ) -> Took:
         action, made = safe(), Made(Packed("", 0))
-        with suppress(Exception):  # what fails here fails again, or is as good as nothing
+        try:
             made = self._operate(action, cluster, decision.budget)
+        except DeadlineError:
+            raise
+        except Exception:  # what fails here fails again, or is as good as nothing
+            pass
         if not made.packed.text:
             action, made = RETAIN, self._operate(RETAIN, cluster, decision.budget)
         warning = f"{decision.action} failed, so {action} took its place: {why}"

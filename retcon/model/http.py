@@ -337,7 +337,7 @@ class _Client:
                 if self.endpoint.clock() + wait >= until:
                     break
                 await self.endpoint.sleep(wait)
-                if self.endpoint.clock() >= until:
+                if self.endpoint.clock() >= until:  # it took longer than asked for: what went wrong before counts
                     break
         return found.error
 
@@ -348,7 +348,7 @@ class _Client:
         return self.endpoint.chance() * min(FIRST_WAIT * 2.0**turn, LONGEST_WAIT)
 
     async def _attempt(self, path: str, body: bytes, until: float) -> Any:
-        limit = min(self.endpoint.timeout, until - self.endpoint.clock())
+        limit = max(0.0, min(self.endpoint.timeout, until - self.endpoint.clock()))
         where = self.endpoint.base
         try:
             async with asyncio.timeout(limit):
