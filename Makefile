@@ -19,7 +19,7 @@ demo: $(VENV)/core  ## set up, then show recalls at 32, 64, 128 and 256 tokens o
 test: $(VENV)/dev  ## set up, then run every test but the deep ones
 	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(PYTEST)
 
-test-deep: $(VENV)/dev  ## the long tests; RETCON_DEEP=0.02 runs a fiftieth of their counts (in full about an hour)
+test-deep: $(VENV)/dev  ## the long tests; RETCON_DEEP=0.02 runs a fiftieth of their counts
 	$(BIN)/python -m pytest -n 2 --dist worksteal -rs tests/deep $(PYTEST)
 
 lint: $(VENV)/dev  ## ruff and mypy
