@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,38 @@ def test_rights_that_its_owner_gave_stay(memory: Memory, path: Path) -> None:
     with Memory(path) as again:
         again.add("a dog")
     assert mode(path) == 0o640
+
+
+def test_a_program_may_go_to_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with Memory("notes.db") as memory:
+        memory.add("a cat", id="a")
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        memory.add("a dog", id="b")
+        with ThreadPoolExecutor(1) as pool:  # another connection
+            pool.submit(memory.add, "a bird", id="c").result()
+        assert [note.id for note in memory.get_all()] == ["a", "b", "c"]
+        memory.delete("a")
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_store_may_be_opened_by_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "real" / "notes.db")
+    with Memory(link) as memory:
+        memory.add("a cat", id="a")
+        memory.add("a dog", id="b")
+        other = tmp_path / "other.db"
+        with Memory(other) as apart:
+            apart.add("another store's note", id="o")
+        link.unlink()
+        link.symlink_to(other)
+        with pytest.raises(StoreError, match="moved, deleted or replaced"):
+            memory.add("a bird")
+    with Memory(tmp_path / "real" / "notes.db") as memory:
+        assert [note.id for note in memory.get_all()] == ["a", "b"]
 
 
 def unlinked(path: Path) -> None:

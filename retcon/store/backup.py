@@ -76,8 +76,13 @@ def _copied(source: sqlite3.Connection, draft: Path, progress: Progress | None) 
         if progress is not None:
             progress(pages - left, pages)
 
-    with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as copy:
-        source.backup(copy, pages=PAGES, progress=told)
+    source.execute("BEGIN")
+    source.execute("SELECT count(*) FROM sqlite_master").fetchone()  # one view: a writer beside it would start it anew
+    try:
+        with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as copy:
+            source.backup(copy, pages=PAGES, progress=told)
+    finally:
+        source.execute("ROLLBACK")
     with _opened(str(draft)) as copy:
         found = check(copy, str(draft))
         if not found.ok:

@@ -57,6 +57,8 @@ class Connections:
     def __init__(self, path: str, timeout: float, sync: Sync = "full") -> None:
         self.path, self.timeout, self.sync = path, timeout, sync
         self.in_memory = path == ":memory:"
+        at = path if self.in_memory else os.path.abspath(path)  # the program may go to another folder
+        self._at = (at, os.path.realpath(at) + "-wal")  # SQLite keeps the log beside the file, not beside a link to it
         self._lines: dict[threading.Thread | None, _Line] = {}
         self._lock = threading.Lock()
         self._file: tuple[int, int] | None = None  # the one that was opened first
@@ -108,11 +110,11 @@ class Connections:
         """A new connection, to the same file as the first, and where that is."""
         if self.in_memory:
             return connect(self.path, self.timeout, self.sync), ()
-        before = _identity(self.path)
+        before = _identity(self._at[0])
         if self._file not in (None, before):  # to open it would read the log that lies there into it
             raise _moved(self.path, "it was not opened")
-        connection = connect(self.path, self.timeout, self.sync)
-        place = (_identity(self.path), _identity(self.path + "-wal"))
+        connection = connect(self._at[0], self.timeout, self.sync)
+        place = tuple(map(_identity, self._at))
         if before not in (None, place[0]):
             connection.close()
             raise _moved(self.path, "it was not opened")
@@ -127,9 +129,9 @@ class Connections:
 
     def _moved_part(self, place: Place) -> str | None:
         """The file, or its log, if it is no longer at its path."""
-        for expected, end in zip(place, ("", "-wal"), strict=False):
-            if expected is not None and _identity(self.path + end) != expected:
-                return self.path + end
+        for expected, path in zip(place, self._at, strict=False):
+            if expected is not None and _identity(path) != expected:
+                return path
         return None
 
     def _roll_back(self, line: _Line) -> None:
