@@ -280,7 +280,8 @@ def test_a_gold_text_is_right_about_itself_under_overlap_and_f1(gold: str, quest
     if not abstains(gold):
         case = Case(question, gold, gold, "single_session")
         assert overlap(case) == 1.0
-        assert f1(case) == pytest.approx(1.0) or not gold.translate(str.maketrans("", "", ".,;()'<>/$")).split()
+        words = set(gold.lower().translate(str.maketrans("", "", ".,;()'<>/$")).split()) - {"a", "an", "the", "and"}
+        assert f1(case) == pytest.approx(1.0) or not words
 
 
 def test_judging_a_long_reply_takes_no_more_than_seconds() -> None:

@@ -330,7 +330,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("features", ["fit", "fit"], "features must be distinct names"),
     ("features", ["fit"], "every order needs 1 weights, one a feature"),
     ("weights", [[math.nan] * 11] * 3, "every number must be finite"),
-    ("weights", [[True] * 11] * 3, "'True' is not a number"),
+    ("weights", [[True] * 11] * 3, "True is not a number"),
     ("weights", [[0.0] * 11] * 2, "there are 3 orders"),
     ("weights", [[0.0] * 10] * 3, "every order needs 11 weights"),
     ("intercepts", {}, "levels must be given at budgets of 1 or more"),

@@ -449,7 +449,7 @@ def test_scope_narrows_what_is_recalled_and_a_reload_keeps_it(site: Site) -> Non
 @needs_chromium
 def test_empty_store_loads_the_sample_and_offers_questions(site: Site) -> None:
     opened = site.start().open()
-    assert "retcon demo" in opened.locator("#empty").inner_text()
+    opened.wait_for_function("() => document.querySelector('#empty').innerText.includes('retcon demo')")
     opened.get_by_role("button", name="Load the sample").click()
     opened.locator(".try button").first.click()
     settled(opened)

@@ -410,7 +410,7 @@ def test_deleting_one_source_removes_record_and_replies_to_the_last_byte(path: P
         assert isinstance(records, int)
         assert records > 4
         deleted = memory.delete("s1")
-        assert (deleted.records, deleted.purged, memory.stats()["records"]) == (records - 1, True, 1)
+        assert (deleted.records, memory.purge(), memory.stats()["records"]) == (records - 1, True, 1)
         assert memory.store.reply_stats().entries < replies
         memory.delete("apart")
         assert (memory.stats()["records"], memory.store.reply_stats().entries) == (0, 0)
