@@ -414,6 +414,7 @@ def test_deleting_one_source_removes_record_and_replies_to_the_last_byte(path: P
         assert memory.store.reply_stats().entries < replies
         memory.delete("apart")
         assert (memory.stats()["records"], memory.store.reply_stats().entries) == (0, 0)
+        assert memory.purge()
         assert made not in bytes_of(path)
 
 
