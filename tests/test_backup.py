@@ -14,7 +14,7 @@ from command_line import complaint, document, fine
 from conftest import bytes_of, fixed_clock, raw
 
 from retcon import AsyncMemory, Memory
-from retcon.errors import InputError, StoreError
+from retcon.errors import BusyError, InputError, StoreError
 from retcon.store.backup import backup, restore
 
 STORES = Path(__file__).parent / "stores"
@@ -97,6 +97,52 @@ def test_a_backup_needs_a_folder_and_a_store(memory: Memory, tmp_path: Path, cop
         backup(str(tmp_path / "absent.db"), copy)
     with Memory(":memory:") as nowhere, pytest.raises(InputError, match="has no backup"):
         nowhere.backup(copy)
+
+
+@pytest.mark.parametrize("end", ["-wal", "-journal"])
+def test_a_backup_takes_no_place_beside_a_log_that_would_be_read_into_it(memory: Memory, copy: Path, end: str) -> None:
+    memory.add("a cat")
+    memory.backup(copy)
+    Path(f"{copy}{end}").touch()
+    with pytest.raises(InputError, match="a store in use, or one whose program was killed"):
+        memory.backup(copy, replace=True)
+
+
+def test_what_a_killed_backup_left_goes_with_a_later_one(memory: Memory, copy: Path) -> None:
+    memory.add("a cat")
+    old, new = (copy.with_name(f"copy.db.{name}.part") for name in ("0123abcd", "4567abcd"))
+    for left in (old, new):
+        left.touch()
+    os.utime(old, (0, 0))
+    memory.backup(copy)
+    assert (old.exists(), new.exists()) == (False, True)
+
+
+def test_a_store_that_cannot_be_opened_is_set_aside_for_its_backup(memory: Memory, path: Path, copy: Path) -> None:
+    memory.add("a cat")
+    memory.backup(copy)
+    memory.close()
+    broken = b"no database at all" * 400
+    path.write_bytes(broken)
+    assert restore(copy, str(path), replace=True).ok
+    assert texts(path) == ["a cat"]
+    assert path.with_name(f"{path.name}.damaged").read_bytes() == broken
+
+
+def test_a_restore_into_a_locked_store_gives_up(
+    memory: Memory, path: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.add("a cat")
+    memory.backup(copy)
+    memory.add("a dog")
+    monkeypatch.setattr("retcon.store.backup.TIMEOUT", 0.2)
+    other = raw(path)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(BusyError):
+        restore(copy, str(path), replace=True)
+    other.execute("ROLLBACK")
+    other.close()
+    assert [note.text for note in memory.get_all()] == ["a cat", "a dog"]
 
 
 def test_a_store_that_is_not_sound_is_never_copied_over_a_good_backup(memory: Memory, path: Path, copy: Path) -> None:

@@ -308,6 +308,41 @@ def test_many_children_of_one_open_memory_all_write(path: Path) -> None:
 
 
 @needs_fork
+def test_children_of_a_process_whose_threads_write_all_write_too(path: Path) -> None:
+    script = """
+    import threading
+    memory, stop = Memory(path), threading.Event()
+    def write(number):
+        turn = 0
+        while not stop.is_set():
+            memory.add(f"thread {number} turn {turn}", user_id="parent")
+            turn += 1
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    codes = []
+    for number in range(10):
+        child = os.fork()
+        if not child:
+            try:
+                memory.add(f"child {number}", id=f"c{number}")
+                os._exit(0)
+            except BaseException:
+                os._exit(1)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    stop.set()
+    for thread in threads:
+        thread.join()
+    memory.close()
+    print(codes)
+    """
+    assert run_at_once(script, path, 1) == [f"{[0] * 10}\n"]
+    with Memory(path) as memory:
+        assert len([note for note in memory.get_all() if note.user_id is None]) == 10
+        assert memory.check().ok
+
+
+@needs_fork
 def test_a_forked_child_has_its_own_copy_of_a_memory_without_a_file() -> None:
     with Memory(":memory:") as memory:
         memory.add("before", id="p0")

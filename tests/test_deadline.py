@@ -42,6 +42,18 @@ def test_a_statement_of_the_store_ends_at_the_deadline_and_the_store_goes_on(mem
     assert memory.get("a").text == "a cat"
 
 
+def test_a_read_within_a_read_leaves_the_deadline_in_force(memory: Memory) -> None:
+    memory.add("a cat", id="a")
+
+    def nested() -> None:
+        with deadline.until(time.monotonic() + 0.05), memory.store._connections.use() as used:
+            memory.get("a")
+            used.execute(ENDLESS).fetchall()
+
+    with pytest.raises(DeadlineError):
+        nested()
+
+
 def test_a_write_that_is_late_writes_nothing(memory: Memory) -> None:
     memory.add("a cat", id="a")
 

@@ -15,6 +15,7 @@ from conftest import bytes_of, fixed_clock, raw
 from waiting import until
 
 from retcon import Memory
+from retcon.store import seal
 from retcon.store.purging import Purger
 
 # Digits first: no canary shares a beginning with another word, and each is one match of this pattern.
@@ -244,6 +245,20 @@ def test_the_background_purge_takes_up_what_was_left_and_what_comes(path: Path) 
         finally:
             purger.close()
         assert canaries(path) == all_of(3)
+
+
+def test_a_delete_beside_two_purges_is_not_forgotten(memory: Memory, path: Path) -> None:
+    memory.add([draft(1), draft(2), draft(3)])
+    memory.delete(canary(1, "id"))
+    with memory.store._connections.use() as connection:
+        begun = seal.deletes(connection)  # a purge of another process begins
+        assert memory.purge()
+        memory.delete(canary(2, "id"))
+        seal.mark_purged(connection, begun, "")  # and ends after the one that came meanwhile
+    assert memory.unpurged() == 1
+    assert memory.purge()
+    assert memory.unpurged() == 0
+    assert canaries(path) == all_of(3)
 
 
 def test_one_background_purge_serves_all_deletes_of_its_interval(memory: Memory) -> None:

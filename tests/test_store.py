@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
@@ -248,3 +249,17 @@ def test_page_of_one_users_notes_is_neither_sorted_nor_walked_to(memory: Memory,
 
     assert abs(steps("n150") - steps(None)) < 100, "a deep page costs what the first one does"
     assert steps(None) < 2_000, "an eleventh note is all that is read beyond the page"
+
+
+class Who(StrEnum):
+    ANN = "ann"
+
+
+def test_texts_of_a_type_of_their_own_are_stored_as_plain_ones(memory: Memory) -> None:
+    word: str = np.array(["a cat"])[0]
+    memory.add(word, id=Who.ANN, user_id=Who.ANN, session=Who.ANN, speaker=Who.ANN, timestamp="2026-05-09")
+    memory.store.put_record("r", action="merge", budget=True, text=word, about=Who.ANN, sources=["ann"])
+    (note,) = memory.get_all(user_id="ann")
+    assert (note.id, note.text, note.session) == ("ann", "a cat", "ann")
+    assert memory.store.get_record("r") == ("a cat", "ann")
+    assert memory.check().ok

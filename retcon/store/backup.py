@@ -7,18 +7,21 @@ it is complete, checked and on the disk.
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from retcon.errors import InputError, StoreError
+from retcon.errors import BusyError, InputError, SchemaError, StoreError
 from retcon.store import seal
 from retcon.store.checking import Check, check
 from retcon.store.connections import PRIVATE, connect, translated
 
 PAGES = 2048  # copied between two calls of the progress function: 8 MiB
-TIMEOUT = 30.0
+TIMEOUT = 30.0  # seconds to wait for another process that writes
+LEFT_OVER = 86_400  # seconds after which a draft is taken to be nobody's
 
 Progress = Callable[[int, int], None]  # pages copied, pages in all
 
@@ -29,6 +32,8 @@ def backup(
     """The check of a copy of the store, which is at `target` now; a store that is not sound is not copied over one."""
     goal = Path(target)
     _refuse(path, goal, replace=replace)
+    if any(os.path.lexists(f"{goal}{end}") for end in ("-wal", "-shm", "-journal")):
+        raise InputError(f"{goal} is a store in use, or one whose program was killed: close it, or name another file")
     with _draft(goal) as draft:
         with translated(path), _opened(path) as source:
             found = _copied(source, draft, progress)
@@ -53,9 +58,33 @@ def restore(
     with _draft(goal) as draft:
         with translated(str(origin)), contextlib.closing(_open_copy(origin)) as copied:
             _copied(copied, draft, progress)
+        _set_aside_if_unreadable(path)
         with translated(path), _opened(str(draft)) as sound, _opened(path) as store:
-            sound.backup(store, pages=-1)
+            sound.backup(store, pages=-1, progress=_until(time.monotonic() + TIMEOUT, path))
             return check(store, path)
+
+
+def _until(end: float, path: str) -> Callable[[int, int, int], None]:
+    """What a copy calls after each try to get in: an error once it has waited too long."""
+
+    def look(status: int, _: int, __: int) -> None:
+        if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and time.monotonic() > end:
+            raise BusyError(f"{path}: another process kept the store locked; try again")
+
+    return look
+
+
+def _set_aside_if_unreadable(path: str) -> None:
+    """Rename a file that cannot be opened as a store, so that a backup can take its place and nothing is lost."""
+    try:
+        with translated(path), _opened(path):
+            return
+    except (BusyError, SchemaError):
+        raise
+    except StoreError:
+        for end in ("", "-wal", "-shm", "-journal"):
+            if os.path.lexists(path + end):
+                os.replace(path + end, f"{path}.damaged{end}")
 
 
 def _opened(path: str) -> contextlib.closing[sqlite3.Connection]:
@@ -88,9 +117,9 @@ def _copied(source: sqlite3.Connection, draft: Path, progress: Progress | None) 
         if not found.ok:
             problem = found.problems[0]
             raise StoreError(f"the store is not sound, so it was not copied: {problem.what}; {problem.advice}")
-        if waiting := seal.unpurged(copy):
+        if seal.unpurged(copy):
             copy.execute("VACUUM")
-            seal.mark_purged(copy, waiting, "")
+            seal.mark_purged(copy, seal.deletes(copy), "")
         copy.execute("PRAGMA journal_mode = DELETE")
     return found
 
@@ -102,13 +131,17 @@ def _refuse(path: str, goal: Path, *, replace: bool) -> None:
         raise InputError(f"{goal} is the store itself: name another file")
     if goal.is_dir() or not goal.parent.is_dir():
         raise InputError(f"{goal}: name a file in a folder that exists")
-    if goal.exists() and not replace:
+    if os.path.lexists(goal) and not replace:
         raise InputError(f"{goal} exists: replace it with --replace")
 
 
 @contextlib.contextmanager
 def _draft(goal: Path) -> Iterator[Path]:
     """A new file beside the goal that only its owner may read, gone after the block unless it was moved."""
+    for left in goal.parent.glob(f"{glob.escape(goal.name)}.????????.part*"):  # by one that was killed
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > LEFT_OVER:
+                left.unlink()
     draft = goal.with_name(f"{goal.name}.{os.urandom(4).hex()}.part")
     try:
         os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE))

@@ -112,7 +112,7 @@ def check_file(path: str, *, mend: bool = False) -> Check:
 
 def damaged_notes(connection: sqlite3.Connection) -> Iterator[str]:
     """Ids of the notes that do not match their checksum."""
-    for row in connection.execute(SUMMED.replace(" FROM", ", note.sum FROM")):
+    for row in connection.execute(SUMMED):
         if checksum(*row[:15]) != row[15]:
             yield str(row[1])
 
@@ -201,15 +201,15 @@ def _index_of(connection: sqlite3.Connection, scope: int) -> Iterator[str]:
 
 def _docs(connection: sqlite3.Connection, scope: int, *, skip_damaged: bool = False) -> Iterator[postings.Doc]:
     """The current notes of the scope as the index should see them."""
-    columns = NOTE.replace(" newer.id\n", " newer.id, before.text\n")
+    columns = NOTE.replace("newer.id ", "newer.id, before.text ", 1)
     for row in connection.execute(columns + "WHERE note.scope = ? AND newer.seq IS NULL ORDER BY note.slot", (scope,)):
         try:
-            note = read_note(row[:19])
+            note = read_note(row[:17])
         except sqlite3.DatabaseError:
             if skip_damaged:
                 continue
             raise
-        context = row[19] if isinstance(row[19], str) else ""
+        context = row[17] if isinstance(row[17], str) else ""
         yield make_doc(row[0], row[SLOT], note, term_keys(note.text), term_keys(context))
 
 

@@ -20,11 +20,11 @@ def checksum(*values: object) -> int:
     """
     parts, shape = [], []
     for value in values:
-        if value.__class__ is str:
+        if isinstance(value, str):
             parts.append(value)
             shape.append(f"{len(value)}s ")
         else:
-            shape.append(f"{value!r} ")
+            shape.append(f"{_stored(value)!r} ")
     data = "".join((*parts, "\n", *shape)).encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "little", signed=True)
 
@@ -32,3 +32,11 @@ def checksum(*values: object) -> int:
 def total(sums: Iterable[int]) -> int:
     """Checksums added up, in the range of one."""
     return (sum(sums) + _SIGN) % _WRAP - _SIGN
+
+
+def _stored(value: object) -> object:
+    """The value as SQLite gives it back: True as 1, a number of a type of its own as a plain one."""
+    kind = type(value)
+    if value is None or kind is int or kind is float or kind is bytes:
+        return value
+    return int(value) if isinstance(value, int) else float(value) if isinstance(value, float) else value

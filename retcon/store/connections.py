@@ -76,7 +76,7 @@ class Connections:
                 line.connection, line.place = self._open()
             line.users += 1
             try:
-                with _until_deadline(line.connection):
+                with _until_deadline(line.connection) if line.users == 1 else contextlib.nullcontext():
                     yield line.connection
             finally:
                 line.users -= 1
@@ -122,8 +122,12 @@ class Connections:
         return connection, place
 
     def check_place(self, outcome: str = "nothing was written") -> None:
-        """Nothing, or an error where the file that this thread has open is no longer at its path."""
-        part = self._moved_part(self._mine().place)
+        """Nothing, or an error where the file that this thread has open is no longer at its path.
+
+        Asks for no lock: a fork that waits for this thread's transaction holds it.
+        """
+        line = self._lines.get(None if self.in_memory else threading.current_thread())
+        part = self._moved_part(line.place) if line is not None else None
         if part is not None:
             raise _moved(part, outcome)
 

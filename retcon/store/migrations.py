@@ -149,10 +149,11 @@ ALTER TABLE scope ADD COLUMN total INTEGER NOT NULL DEFAULT 0;  -- all its notes
 CREATE TABLE seal (                   -- one row
   notes INTEGER NOT NULL,             -- how many notes the file holds
   sum INTEGER NOT NULL,               -- of their checksums
-  unpurged INTEGER NOT NULL,          -- deletes whose words may still lie in the files
-  purged_at TEXT                      -- when the files were last rewritten
+  deletes INTEGER NOT NULL,           -- how many there ever were
+  purged INTEGER NOT NULL,            -- so many of them had left the files when they were last rewritten
+  purged_at TEXT                      -- when that was
 ) STRICT;
-INSERT INTO seal VALUES (0, 0, 0, NULL);
+INSERT INTO seal VALUES (0, 0, 0, 0, NULL);
 
 -- Its list of columns keeps `note_is_immutable` from seeing `UPDATE note SET rowid = ...`.
 CREATE TRIGGER note_keeps_its_place BEFORE UPDATE ON note WHEN OLD.seq IS NOT NEW.seq
@@ -165,10 +166,11 @@ BEGIN SELECT RAISE(ABORT, 'written without a checksum: close every program of an
 
 def _seal_all(connection: sqlite3.Connection) -> None:
     """Give every row of an older file its checksum."""
-    sums = {row[0]: checksum(*row) for row in connection.execute(SUMMED)}
+    sums = {row[0]: checksum(*row[:15]) for row in connection.execute(SUMMED)}
     connection.executemany("UPDATE note SET sum = ? WHERE seq = ?", [(each, seq) for seq, each in sums.items()])
     connection.execute("UPDATE scope SET total = (SELECT count(*) FROM note WHERE note.scope = scope.id)")
-    connection.execute("UPDATE seal SET notes = ?, sum = ?", (len(sums), total(sums.values())))
+    update = "UPDATE seal SET notes = ?, sum = ?, deletes = ?"  # nobody counted: what was deleted may not be purged
+    connection.execute(update, (len(sums), total(sums.values()), min(1, len(sums))))
     for table, key in (("record", "id"), ("reply", "key")):
         for row in connection.execute(DERIVED[table]).fetchall():
             connection.execute(f"UPDATE {table} SET sum = ? WHERE {key} = ?", (checksum(*row), row[0]))

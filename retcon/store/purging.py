@@ -25,7 +25,7 @@ def purge(connection: sqlite3.Connection, *, at: str, timeout: float) -> bool:
     """Whether the words of every delete so far are gone from the files; not while another connection holds them."""
     connection.execute(f"PRAGMA busy_timeout = {int(PATIENCE * 1000)}")
     try:
-        deletes = seal.unpurged(connection)
+        deletes = seal.deletes(connection)
         if not _empty_log(connection):  # a rewrite under a reader would only swell the log
             return False
         connection.execute("PRAGMA temp_store = FILE")

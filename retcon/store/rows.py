@@ -13,20 +13,19 @@ from retcon.store.checksum import checksum
 
 _SUMMED = (
     "note.seq, note.id, scope.user_id, scope.agent_id, scope.run_id, note.slot, note.session, note.speaker,"
-    " note.timestamp, note.at, note.text, note.metadata, note.created_at, note.follows, note.supersedes"
+    " note.timestamp, note.at, note.text, note.metadata, note.created_at, before.id, older.id"
 )
-SUMMED = f"SELECT {_SUMMED} FROM note JOIN scope ON scope.id = note.scope "  # what a note's checksum is over
+_LINKED = """
+FROM note JOIN scope ON scope.id = note.scope
+LEFT JOIN note AS before ON before.seq = note.follows
+LEFT JOIN note AS older ON older.seq = note.supersedes
+"""
+SUMMED = f"SELECT {_SUMMED}, note.sum {_LINKED}"  # what a note's checksum is over, then the checksum
 DERIVED = {  # what the checksums of derived texts are over
     "record": "SELECT id, action, budget, text, about FROM record",
     "reply": "SELECT key, model, text, prompt_tokens, completion_tokens, seconds, finish, logprob FROM reply",
 }
-NOTE = f"""
-SELECT {_SUMMED}, note.sum, before.id, older.id, newer.id
-FROM note JOIN scope ON scope.id = note.scope
-LEFT JOIN note AS before ON before.seq = note.follows
-LEFT JOIN note AS older ON older.seq = note.supersedes
-LEFT JOIN note AS newer ON newer.supersedes = note.seq
-"""
+NOTE = f"SELECT {_SUMMED}, note.sum, newer.id {_LINKED}LEFT JOIN note AS newer ON newer.supersedes = note.seq\n"
 SLOT = 5  # where a row of the NOTE query has the slot
 
 
@@ -38,7 +37,7 @@ def read_note(row: Sequence[Any]) -> Note:
     return Note(
         id=row[1], text=row[10], speaker=row[7], session=row[6], timestamp=row[8],
         user_id=row[2] or None, agent_id=row[3] or None, run_id=row[4] or None,
-        metadata=read_metadata(row[11]), follows=row[16], supersedes=row[17], superseded_by=row[18], created_at=row[12],
+        metadata=read_metadata(row[11]), follows=row[13], supersedes=row[14], superseded_by=row[16], created_at=row[12],
     )  # fmt: skip
 
 

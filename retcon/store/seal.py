@@ -28,7 +28,7 @@ def change(connection: sqlite3.Connection, notes: int, new: Collection[int], *, 
         return
     (known,) = connection.execute("SELECT sum FROM seal").fetchone()
     summed = total([known, *new, *(-each for each in gone)])
-    update = "UPDATE seal SET notes = notes + ?, sum = ?, unpurged = unpurged + ?"
+    update = "UPDATE seal SET notes = notes + ?, sum = ?, deletes = deletes + ?"
     connection.execute(update, (notes, summed, int(notes < 0)))
 
 
@@ -46,21 +46,26 @@ def check(connection: sqlite3.Connection, seqs: Collection[int]) -> None:
 def renew(connection: sqlite3.Connection, seqs: Collection[int]) -> list[int]:
     """New checksums of these notes, whose links have changed, written and returned."""
     rows = connection.execute(f"{SUMMED} WHERE note.seq {_IN}", (json.dumps(sorted(seqs)),)).fetchall()
-    sums = {row[0]: checksum(*row) for row in rows}
+    sums = {row[0]: checksum(*row[:15]) for row in rows}
     connection.executemany("UPDATE note SET sum = ? WHERE seq = ?", [(each, seq) for seq, each in sums.items()])
     return list(sums.values())
 
 
+def deletes(connection: sqlite3.Connection) -> int:
+    """How many deletes there ever were."""
+    return int(connection.execute("SELECT deletes FROM seal").fetchone()[0])
+
+
 def unpurged(connection: sqlite3.Connection) -> int:
     """How many deletes wait for a purge."""
-    return int(connection.execute("SELECT unpurged FROM seal").fetchone()[0])
+    return int(connection.execute("SELECT deletes - purged FROM seal").fetchone()[0])
 
 
 def mark_unpurged(connection: sqlite3.Connection) -> None:
     """One more delete waits for a purge."""
-    connection.execute("UPDATE seal SET unpurged = unpurged + 1")
+    connection.execute("UPDATE seal SET deletes = deletes + 1")
 
 
-def mark_purged(connection: sqlite3.Connection, deletes: int, at: str) -> None:
-    """So many deletes wait no longer; those that came meanwhile do."""
-    connection.execute("UPDATE seal SET unpurged = max(0, unpurged - ?), purged_at = ?", (deletes, at))
+def mark_purged(connection: sqlite3.Connection, upto: int, at: str) -> None:
+    """The first so many deletes wait no longer; those that came meanwhile do."""
+    connection.execute("UPDATE seal SET purged = max(purged, ?), purged_at = ?", (upto, at))

@@ -73,10 +73,9 @@ class Writer:
         rest = (
             slot, note.session, note.speaker, note.timestamp, epoch(note.timestamp) if note.timestamp else None,
             note.text, _to_json(dict(note.metadata)) if note.metadata else "{}", note.created_at or "",
-            before.seq, older,
         )  # fmt: skip
-        self.sums.append(checksum(*name, *scope.ids, *rest))
-        self.connection.execute(_INSERT, (*name, *rest, scope.id, self.sums[-1]))
+        self.sums.append(checksum(*name, *scope.ids, *rest, before.id, note.supersedes))
+        self.connection.execute(_INSERT, (*name, *rest, before.seq, older, scope.id, self.sums[-1]))
         keys = term_keys(note.text)
         self.last[scope.id, note.session] = _Turn(note.id, seq, keys)
         scope.pending[slot] = make_doc(seq, slot, note, keys, before.keys)
