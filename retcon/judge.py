@@ -268,7 +268,7 @@ _SECONDS_MONTHS = {
     "week": ("second", 604800), "month": ("month", 1), "year": ("month", 12),
 }  # fmt: skip
 _PRICES = frozenset("dollar euro yen rupee percent".split())  # units that a bare number may leave out; "pound" is two
-_THINGS = ("", "+s")  # no unit, or things that are counted
+_THINGS = ("", "+s", "degree", "celsius", "fahrenheit")  # no unit, things that are counted, degrees
 _HALF = re.compile(r"\b(\w++) and a half\b", re.I)
 _SPELLED = (
     (re.compile(r"\b(?:an?|one) (hour|day|week|month|year|mile) and a half\b", re.I), r"1.5 \1s"),

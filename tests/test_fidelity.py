@@ -234,6 +234,7 @@ WORDS = """
     23 twenty three hundred hundred thousand million and a dozen first ninth 9th 5 5pm 5:00 17:30 half past noon pm . ,
     : $ £50 % 3,200 3.2k 1,2,3 1.2.3 2026-05-09 31/02/2020 5/9 2026 May march Sunday last next week yesterday two weeks
     ago Dr Lee Maria de Lopez NASA iPhone not never no without but did like cat " “ ” ' - — ( ) ? ! Mr. A. e.g. 中文 三
+    ½ 2½ ² 10² ⁻⁶ Ⅳ ③ ㉑ 84 k m mm 5°C 5°F degrees Celsius 12-B 1/2 ^ 〇 𐄇
     é ٤٢ ß İ ﬁ 000 0 00:00 99:99 1-2-3 1/2/03 0/0 12/12/0000 20th of of the in I I'm User # ** …
 """
 PIECES = st.sampled_from([*WORDS.split(), "\n", "  "])
@@ -298,6 +299,11 @@ HOSTILE = {
     "letters": "A",
     "apostrophes": "a'",
     "stops": "A. ",
+    "raised": "10²",
+    "carets": "10^2",
+    "minuses": "⁻",
+    "fractions": "2 ½ and a half ",
+    "degrees": "5 degrees ",
 }
 
 
@@ -396,3 +402,127 @@ def test_of_several_counterparts_the_first_is_named() -> None:
     source = "Ann paid 7 pounds for the red hat. Ann paid 8 pounds for the red hat."
     found = against("Ann paid 9 pounds for the red hat.", source)
     assert [(ours.text, theirs.text) for ours, theirs in found.mutated] == [("9 pounds", "7 pounds")]
+
+
+# - signs that stand for numbers, and units -
+
+
+@pytest.mark.parametrize(
+    ("record", "source"),
+    [
+        ("She earns 84 k.", "She earns 84k."),
+        ("She earns 84 k.", "She earns 84,000."),
+        ("She earns 84,000.", "She earns 84 k."),
+        ("She earns $84 k.", "She earns $84,000."),
+        ("It cost $5 m.", "It cost $5 million."),
+        ("It cost 5 million.", "It cost 5 m."),
+        ("It cost 5 m.", "It cost 5 million."),
+        ("It is 5 m.", "It is 5."),
+        ("It is 5.", "It is 5 m."),
+        ("It is 5 m.", "It is 5 metres."),
+        ("It is 5 metres.", "It is 5 m."),
+        ("It is 5m.", "It is 5 m."),
+        ("It is 5 m.", "It is 5m."),
+        ("It takes 5 m.", "It takes 5 minutes."),
+        ("It takes 5 minutes.", "It takes 5 m."),
+        ("It is 5 mm.", "It is 5mm."),
+        ("It is 5mm.", "It is 5 millimetres."),
+        ("It cost $5mm.", "It cost $5 million."),
+        ("They ran 5 k.", "They ran 5 km."),
+        ("They ran 5 km.", "They ran 5 k."),
+        ("It was 5°C.", "It was 5 degrees."),
+        ("It was 5 degrees.", "It was 5°C."),
+        ("It was 5.", "It was 5°C."),
+        ("It was 5°C.", "It was 5, in celsius."),
+        ("It was 5 degrees Celsius.", "It was 5°C."),
+        ("It was 5°C.", "It was 5 degrees C."),
+        ("It was 5°C.", "It was 5 C."),
+        ("It was 5C.", "It was 5°C."),
+        ("It was 5°C.", "It was 5C."),
+        ("It was 5 celsius.", "It was 5℃."),
+        ("It was 5°.", "It was 5 degrees."),
+        ("a 45-degree angle", "an angle of 45°"),
+        ("Add ½ cup.", "Add half a cup."),
+        ("Add ½ cup.", "Add 1/2 cup."),
+        ("Add 1/2 cup.", "Add ½ cup."),
+        ("Add ½ cup.", "Add 0.5 cups."),
+        ("Add 0.5 cups.", "Add ½ cup."),
+        ("Add 2½ cups.", "Add 2.5 cups."),
+        ("Add 2½ cups.", "Add 2 ½ cups."),
+        ("Add 2½ cups.", "Add 2 1/2 cups."),
+        ("Add 2½ cups.", "Add two and a half cups."),
+        ("It took 1½ hours.", "It took an hour and a half."),
+        ("It took 1½ hours.", "It took one and a half hours."),
+        ("Buy two ½-inch screws.", "Buy 2 ½-inch screws."),
+        ("Add ⅓ cup.", "Add a third of a cup."),
+        ("Add ⅔ cup.", "Add two thirds of a cup."),
+        ("Add ¾ cup.", "Add three quarters of a cup."),
+        ("There are 10² of them.", "There are 10^2 of them."),
+        ("Room 12-B.", "Room 12B."),
+        ("Room 12B.", "Room 12-B."),
+        ("Room 12.", "Room 12-B."),
+        ("It was Henry Ⅳ.", "It was Henry IV."),
+        ("It was Henry IV.", "It was Henry Ⅳ."),
+        ("World War Ⅱ", "World War Two"),
+        ("He has ③ cats.", "He has three cats."),
+        ("It was 20 degrees.", "It was 20°F."),
+    ],
+)
+def test_a_sign_or_a_unit_is_supported_by_what_it_means(record: str, source: str) -> None:
+    found = against(record, source)
+    assert found.ok
+    assert found.supported > 0
+
+
+@pytest.mark.parametrize(
+    ("record", "source"),
+    [
+        ("There are 500 of them.", "There are 500¹ of them."),
+        ("In 2019² it was.", "It was in 2019."),
+        ("It is 500 m².", "It is 500 square metres."),
+        ("It emits CO₂.", "It emits CO2."),
+        ("He said so.²", "He said so."),
+        ("² He said so.", "He said so."),
+        ("They play 5-a-side.", "They play five a side."),
+        ("③ Buy cats.", "Buy cats."),
+        ("Ⅳ. Cats\n❹ dogs", "Cats, dogs"),
+        ("They like 5 K-pop songs.", "They like five songs, all K-pop."),
+    ],
+)
+def test_list_marks_footnotes_and_raised_signs_in_words_are_no_claims(record: str, source: str) -> None:
+    assert against(record, source).ok
+
+
+@pytest.mark.parametrize(
+    ("record", "source"),
+    [
+        ("She earns 84 k.", "She earns 84."),
+        ("It is 5 mm long.", "It is 5 m long."),
+        ("It is 5mm long.", "It is 5m long."),
+        ("It is 5 km long.", "It is 5 m long."),
+        ("It was 5°C.", "It was 5°F."),
+        ("It was 5 °C.", "It was 5 degrees Fahrenheit."),
+        ("It was 5℃.", "It was 5℉."),
+        ("Add ½ cup.", "Add ¼ cup."),
+        ("There are 10² of them.", "There are 10³ of them."),
+        ("There are 10² of them.", "There are 10 of them."),
+        ("There are 10² of them.", "There are 100 of them."),
+        ("There are 10 of them.", "There are 10² of them."),
+        ("He is in room 12-B.", "He is in room 12-C."),
+        ("It was Henry Ⅳ.", "It was Henry Ⅴ."),
+        ("It was Henry Ⅳ.", "It was Henry V."),
+        ("He has ③ cats.", "He has 2 cats."),
+        ("He has ㉑ cats.", "He has 2 cats."),
+        ("He has ❹ cats.", "He has 2 cats."),
+        ("Add 2½ cups.", "Add 2 cups."),
+        ("Add 2½ cups.", "Add 3½ cups."),
+        ("Add 2 cups.", "Add 2½ cups."),
+        ("½ cup sugar", "¼ cup sugar"),
+        ("10⁻⁶ of it", "10⁻⁹ of it"),
+        ("It was 20 kelvin, 10^6.", "It was 20 kelvin, 10^7."),
+        ("Take 🄃 now.", "Take 3 now."),
+        ("It has Ⅻ parts.", "It has XI parts."),
+    ],
+)
+def test_another_sign_or_another_unit_is_another_fact(record: str, source: str) -> None:
+    assert not against(record, source).ok

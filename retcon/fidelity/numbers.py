@@ -7,13 +7,14 @@ be a day of the month.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 
 from retcon.fidelity.dates import date_mention, day_month
 from retcon.fidelity.days import YEAR, ago, days_numbered, wider_keys
-from retcon.fidelity.numerals import GROUPED, SCALE, SUFFIX, number_values, shift
-from retcon.fidelity.text import CIRCLED, NUMBER, Mention, Text, Token
+from retcon.fidelity.numerals import GROUPED, SCALE, SUFFIX, ascii_digits, decimal, number_values, shift, unpadded
+from retcon.fidelity.text import NUMBER, RAISED, SIGNS, Mention, Text, Token
 from retcon.words import COMMON
 
 _GLUED_SCALE = {"k": 3, "m": 6, "mm": 6, "mn": 6, "mil": 6, "b": 9, "bn": 9, "tn": 12}
@@ -33,10 +34,13 @@ _NO_CODES = frozenset("sx")  # "the 90s", "5x" say the bare number
 _LOOSE_WORDS = {
     "1": "a an one once single another solo daily weekly monthly yearly annual hourly every each last next",
     "2": "twice couple both pair double twin duo fortnight biweekly weekend", "3": "triple trio thrice",
-    "0": "no none nothing", "0.5": "half ½", "30": "half thirties", "50": "half fifties", "0.25": "quarter ¼",
-    "15": "quarter", "25": "quarter", "0.75": "¾", "10": "decade", "14": "fortnight", "100": "century", "12": "noon",
+    "0": "no none nothing", "0.5": "half", "30": "half thirties", "50": "half fifties", "0.25": "quarter",
+    "15": "quarter", "25": "quarter", "0.75": "quarters fourths", "10": "decade", "14": "fortnight", "100": "century",
+    "12": "noon",
     "20": "twenties", "40": "forties", "60": "sixties", "70": "seventies", "80": "eighties", "90": "nineties",
-    "some": "few several",
+    "some": "few several", "0.33333": "thirds", "0.66667": "thirds",
+    "0.2": "fifths", "0.4": "fifths", "0.6": "fifths", "0.8": "fifths",
+    "0.125": "eighths", "0.375": "eighths", "0.625": "eighths", "0.875": "eighths",
 }  # fmt: skip
 LOOSE: dict[str, tuple[str, ...]] = {}
 for _value, _words in _LOOSE_WORDS.items():
@@ -46,7 +50,8 @@ _UNIT_WORDS = {
     "second": "second seconds sec secs", "minute": "minute minutes min mins", "hour": "hour hours hr hrs h",
     "day": "day days", "week": "week weeks wk wks", "month": "month months", "year": "year years yr yrs",
     "mile": "mile miles mi", "km": "km kms kilometer kilometers kilometre kilometres k",
-    "metre": "meter meters metre metres", "cm": "cm centimeter centimeters centimetre centimetres",
+    "metre": "meter meters metre metres m",
+    "mm": "mm millimeter millimeters millimetre millimetres", "cm": "cm centimeter centimeters centimetre centimetres",
     "foot": "foot feet ft", "inch": "inch inches", "yard": "yard yards",
     "kg": "kg kgs kilo kilos kilogram kilograms", "gram": "gram grams g",
     "pound": "pound pounds lb lbs £ gbp quid", "ounce": "ounce ounces oz", "litre": "liter liters litre litres l",
@@ -58,7 +63,20 @@ UNIT = {word: unit for unit, words in _UNIT_WORDS.items() for word in words.spli
 _NO_PLURALS = COMMON | {"plus", "less", "minus", "plays", "versus", "across", "s"}
 _SIGNS = frozenset("$£€¥₹")
 _PARTS = re.compile(r"[^:/\-–—]+")
+_SCALE_SIGNS = str.maketrans("℃℉", "CF")
 _LIST_ITEM = re.compile(r"[.)]\s")
+_DEGREES = re.compile(
+    r"[ \u00a0-]?(?:(?:°|degrees?\b)(?:[ \u00a0]?(c|f|celsius|centigrade|fahrenheit)\b)?"
+    r"|([℃℉]|(?:celsius|centigrade|fahrenheit)\b))",
+    re.I,
+)
+_SCALES_APART = frozenset("k mn bn tn".split())  # letters that scale a number across a space; after money all do
+_FRACTION = re.compile(r"([1-9])/([1-9]\d?)")
+_PART_WORDS: dict[tuple[str, ...], str] = {
+    ("and", "a", "half"): "5",
+    ("and", "a", "quarter"): "25",
+    ("and", "three", "quarters"): "75",
+}
 _FEW = {"few": (2, 3, 4, 5), "several": (3, 4, 5, 6), "couple": (2, 3), "a": (1,), "an": (1,), "one": (1,)}
 _BACK = frozenset("ago before earlier back prior".split())
 _ONWARD = frozenset("later after from hence".split())
@@ -73,6 +91,8 @@ def weak_number(text: Text, i: int) -> Mention:
     unit = UNIT.get(after.word, "") if after and token.word in ("a", "an", "one", "another") else ""
     claim = text.claim(NUMBER, values[0], token.start, token.end)
     wider = frozenset(key for n in _FEW.get(token.word, ()) for key in _from_now(text, i, i + 1, str(n)))
+    if token.word in ("a", "an", "one"):
+        wider |= _with_part(text, i + 2, "1")  # "an hour and a half"
     firm = token.word == "one" and bool(unit)
     return Mention(claim, frozenset(values), unit=unit, wider=wider, sentence=token.sentence, firm=firm)
 
@@ -85,6 +105,8 @@ def spelled_number(text: Text, i: int, value: int, j: int, ordinal: bool) -> tup
     alone = j == i + 1
     weak = alone and (tokens[i].word in ("one", "zero") or (ordinal and value < 3))
     mention, after = _measured(text, i, j, (str(value),), ordinal=ordinal)
+    if ordinal and value > 2:
+        mention = replace(mention, wider=mention.wider | {decimal(1 / value)})  # "a third"
     return replace(mention, firm=not weak or (bool(mention.unit) and not ordinal)), after
 
 
@@ -102,8 +124,11 @@ def digit_numbers(text: Text, i: int, plain: str) -> tuple[list[Mention], int]:
         else:
             mention, after = _measured(text, i, i + 1, number_values(plain[low:high]), low=low)
             out = [*(replace(earlier, unit=mention.unit) for earlier in out), mention]  # both ends of "3-5 miles"
-    if len(spans) == 1 and _is_list_item(text, token):
+    if len(spans) == 1 and (_is_list_item(text, token, plain) or _is_footnote(token)):
         out = [replace(mention, firm=False) for mention in out]
+    if token.text in SIGNS:
+        plainly = _spelled_sign(token)
+        out = [replace(mention, keys=mention.keys | plainly, wider=mention.wider | plainly) for mention in out]
     return out, after
 
 
@@ -120,9 +145,20 @@ def _comma_spans(plain: str, low: int, high: int) -> list[tuple[int, int]]:
     return out
 
 
-def _is_list_item(text: Text, token: Token) -> bool:
-    marked = token.text in CIRCLED or _LIST_ITEM.match(text.text, token.end) is not None
+def _is_list_item(text: Text, token: Token, plain: str) -> bool:
+    marked = (token.text in SIGNS and "." not in plain) or _LIST_ITEM.match(text.text, token.end) is not None
     return token.opens and len(token.text) < 3 and marked
+
+
+def _is_footnote(token: Token) -> bool:
+    """Whether a raised number touches what stands before it, and that is neither a word nor a number it belongs to."""
+    return token.text[0] in RAISED and not token.gap[-1:].isspace()
+
+
+def _spelled_sign(token: Token) -> frozenset[str]:
+    """How a sign may be spelled with plain characters: Ⅳ as "iv", ½ as "1/2"."""
+    plain = unicodedata.normalize("NFKC", token.text).replace("⁄", "/").lower()
+    return frozenset({plain} if (plain.isalpha() and plain.isascii()) or _FRACTION.fullmatch(plain) else ())
 
 
 def _measured(
@@ -134,19 +170,31 @@ def _measured(
     following = [t for t in tokens[j : j + 3] if t.sentence == token.sentence and t.gap.strip(" -") == ""]
     end = tokens[j - 1].end
     bare: tuple[str, ...] = ()  # the number without the letters glued to it: said too, but not what a claim says
+    said: frozenset[str] = frozenset()  # what else the number and the words after it may be said as
     first = following[0] if following else None
-    if first and not first.gap and SUFFIX.fullmatch(first.text):
+    if token.number and (raised := _power(text, i, j)):
+        values = tuple(f"{value}^{raised}" for value in values)
+        j, end, following = j + 1, tokens[j].end, following[1:]
+    elif first and token.number and (part := _part(first)) and values[0].isdecimal():
+        said = frozenset({values[0], part} if first.gap else ())  # "2 ½-inch screws"
+        values = (unpadded(values[0] + part[1:]),)
+        j, end, following = j + 1, first.end, following[1:]
+    elif first and not first.gap and SUFFIX.fullmatch(first.text):
         ordinal, j, end, following = True, j + 1, first.end, following[1:]
-    elif first and (first.word in SCALE or (not first.gap and first.word in _GLUED_SCALE)) and first.word != "dozen":
+    elif first and _is_scale(text, first, money):
         power = SCALE.get(first.word) or _GLUED_SCALE[first.word]
         scaled = tuple(shift(value, power) for value in values if value.count(".") < 2)  # two dots: a version
         letters = tuple(value + first.word for value in values) if first.word in _GLUED_SCALE and not money else ()
-        values = (scaled or values) + letters
+        said = frozenset(value + "m" for value in values if first.word == "million")
+        values = letters if first.text == "mm" and not money else (scaled or values) + letters
         j, end, following = j + 1, first.end, following[1:]
-    elif first and not first.gap and _is_code(first):
+    elif first and (_is_code(first) if not first.gap else _is_code_apart(text, first)):
         bare, values = values, tuple(value + first.word for value in values)
         j, end, following = j + 1, first.end, following[1:]
+    else:
+        said = _with_part(text, j, values[0])
     also = _as_glued(values[0], following[0]) if following else frozenset()
+    said |= also | ({shift(values[0], 6)} if values[0] + "m" in also and values[0].count(".") < 2 else frozenset())
     letter = tokens[i - 1] if i and token.number and not token.gap and not low and _is_letter(tokens[i - 1]) else None
     if i and token.gap == "-" and _is_letter(tokens[i - 1]):
         also |= {tokens[i - 1].word + values[0]}  # "B-12" is B12 too
@@ -154,6 +202,13 @@ def _measured(
         bare, values = (*bare, *values), tuple(letter.word + value for value in values)
     measure = next((t for t in following[:2] if t.word in UNIT), None)
     unit = money or (UNIT[measure.word] if measure else "" if ordinal else _counted_things(following))
+    degrees = None if ordinal or money else _DEGREES.match(text.text, end, text.ends[token.sentence])
+    if degrees:
+        scale = (degrees[1] or degrees[2] or "").translate(_SCALE_SIGNS).lower()[:1]
+        unit = {"c": "celsius", "f": "fahrenheit"}.get(scale, "degree")
+        also |= {values[0] + (scale or "°")}
+        said |= also | {values[0] + "°"} | (frozenset() if scale else {values[0] + "c", values[0] + "f"})
+        j, end, measure = j + len(text.inside(end, degrees.end())), degrees.end(), None  # "Celsius" is no name
     year = (
         len(values) == 1
         and values[0].isdecimal()
@@ -177,8 +232,59 @@ def _measured(
     claim = text.claim(
         NUMBER, values[0], start, measure.end if measure and measure is following[0] and not money else end
     )
-    wider |= extra | frozenset(bare)
+    wider |= extra | said | frozenset(bare)
     return Mention(claim, keys, traits=traits, unit=unit, wider=wider, sentence=token.sentence), j
+
+
+def _power(text: Text, i: int, j: int) -> str:
+    """The raised number that touches a number ("10²", "10^2"), not after a year; the first power is a footnote."""
+    if (
+        j >= len(text.tokens)
+        or text.tokens[j].sentence != text.tokens[i].sentence
+        or YEAR.fullmatch(text.tokens[i].text)
+    ):
+        return ""
+    after = text.tokens[j]
+    raised = after.text[0] in RAISED and not after.gap
+    if not raised and not (after.gap in ("^", "^-") and after.text.isdecimal()):
+        return ""
+    minus = "-" if after.gap == "^-" or after.text[0] in "⁻₋" else ""
+    power = minus + ascii_digits(after.text)
+    return "" if power == "1" else power
+
+
+def _part(token: Token) -> str:
+    """The value of a fraction sign below one, otherwise nothing."""
+    value = ascii_digits(token.text) if token.text in SIGNS else ""
+    return value if value.startswith("0.") and token.gap != "-" else ""
+
+
+def _with_part(text: Text, j: int, value: str) -> frozenset[str]:
+    """The number with the fraction after it: "2 1/2", "two and a half"."""
+    tokens = text.tokens[j : j + 3]
+    part = _PART_WORDS.get(tuple(t.word for t in tokens), "")
+    if (
+        tokens
+        and tokens[0].gap == " "
+        and (found := _FRACTION.fullmatch(tokens[0].text))
+        and int(found[1]) < int(found[2])
+    ):
+        part = decimal(int(found[1]) / int(found[2]))[2:]
+    return frozenset({f"{value}.{part}"} if part and value.isdecimal() else ())
+
+
+def _is_scale(text: Text, token: Token, money: str) -> bool:
+    """Whether the token scales the number before it: a word, letters glued to it, or letters after a space ("84 k")."""
+    if token.word in SCALE or token.word not in _GLUED_SCALE or not token.gap:
+        return token.word != "dozen" and (token.word in SCALE or token.word in _GLUED_SCALE)
+    apart = token.gap.isspace() and text.text[token.end : token.end + 1] not in ("-", "'", "’")
+    return apart and (bool(money) or token.word in _SCALES_APART)
+
+
+def _is_code_apart(text: Text, token: Token) -> bool:
+    """Whether a capital after a hyphen makes another thing of a number: "12-B"; not "5-A-side"."""
+    alone = text.text[token.end : token.end + 1] not in ("-", "'", "’")
+    return token.gap == "-" and _is_letter(token) and token.text.isupper() and alone
 
 
 def _is_letter(token: Token) -> bool:

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from retcon.fidelity.text import CIRCLED, Token
+from retcon.fidelity.text import RAISED, SIGNS, Token
 
 _SMALL = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
@@ -30,12 +30,19 @@ _PLAIN = re.compile(r"\d+(?:\.\d+)*")
 
 
 def ascii_digits(digits: str) -> str:
-    """The digits of every script as 0 to 9, and what stands in a ring or with a dot as the number it is."""
+    """The digits of every script as 0 to 9, and a sign such as ⑫, Ⅳ or ½ as the number it is."""
     if digits.isascii():
         return digits
-    if digits in CIRCLED:
-        return str(int(unicodedata.numeric(digits)))
+    if digits in SIGNS:
+        return decimal(unicodedata.numeric(digits))
+    if digits[0] in RAISED:
+        return "".join(str(unicodedata.digit(c)) for c in digits if c not in "⁻₋")
     return "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in digits)
+
+
+def decimal(value: float) -> str:
+    """A number as a plain decimal, thirds and their like to five places."""
+    return unpadded(f"{abs(value):.5f}")
 
 
 def unpadded(digits: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 
 from retcon.fidelity.dates import date_mention, date_words, day_month
@@ -72,7 +73,8 @@ def _digits(text: Text, i: int) -> tuple[list[Mention], int]:
         return [mention], i + 1 + (sum(1 for _ in text.inside(token.end, end)) if half else 0)
     if triples := numeric_date(plain):
         extra = [t for y, m, d in triples if not y for t in dated(text.day, m, d)]
-        return [date_mention(text, triples, extra, token.start, token.end, token.sentence)], i + 1
+        mention = date_mention(text, triples, extra, token.start, token.end, token.sentence)
+        return [replace(mention, keys=mention.keys | {plain})], i + 1  # "1/2" may be ½
     if plain.isdecimal() and len(plain) <= 2 and (day := day_month(text, i, int(plain))) is not None:
         return [day[0]], day[1]
     return digit_numbers(text, i, plain)

@@ -82,6 +82,8 @@ class Support:
     def _number(self, key: str, unit: str) -> bool:
         """The number stands here, bare or of the same unit: 20 gallons support neither 20 miles nor 20 tanks."""
         units = self.units.get(key, ())
+        if key.isalpha():  # "iv" for Ⅳ
+            return key in self.words
         return key in self.keys or unit in units or "" in units or (unit == "" and bool(units))
 
     def _bare_date(self, mention: Mention) -> bool:

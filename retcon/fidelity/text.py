@@ -16,11 +16,17 @@ from retcon.words import COMMON, COMMON_STEMS, fold, sentences, stem_words
 
 NUMBER, DATE, NAME, QUOTE, NEGATION = "number", "date", "name", "quote", "negation"
 NEAR = 5  # words on each side that make up a claim's neighbourhood
-_RINGS = "\u2460-\u249b\u24ea-\u24ff\u2776-\u2793\u3251-\u325f\u32b1-\u32bf\U0001f100-\U0001f10c"
-_PLAIN = rf"[^\W\d_{_RINGS}]"
-_LETTER = rf"(?:{_PLAIN}|[\u0300-\u036f])"
-TOKEN = re.compile(rf"\d+(?:[.,:/\-–—]\d+)*|{_PLAIN}{_LETTER}*(?:['’]{_LETTER}+)*|[%$£€¥₹½¼¾]|[{_RINGS}]")
-CIRCLED = frozenset(re.compile(f"[{_RINGS}]").findall("".join(map(chr, range(0x2460, 0x1F10D)))))
+RAISED = frozenset("²³¹⁰⁴⁵⁶⁷⁸⁹⁻₀₁₂₃₄₅₆₇₈₉₋")  # and lowered: part of the word or number they touch
+# Single signs that stand for a number (½ Ⅳ ⑫ ❹): numeric, and neither digit nor letter. 〇 is written among letters.
+_WORDLIKE = re.compile(r"[^\W\d_]").findall("".join(map(chr, range(0xB2, 0x1F10D))))
+SIGNS = frozenset(sign for sign in _WORDLIKE if not sign.isalpha()) - RAISED - {"〇"}
+_PLAIN = rf"[^\W\d_{''.join(sorted(SIGNS | RAISED))}]"
+_RAISED = "".join(sorted(RAISED))
+_LETTER = rf"(?:[A-Za-z]++|{_PLAIN}|[{_RAISED}\u0300-\u036f])"
+TOKEN = re.compile(
+    rf"\d+(?:[.,:/\-–—]\d+)*|(?:[A-Za-z]|{_PLAIN}){_LETTER}*+(?:['’]{_LETTER}+)*|[%$£€¥₹]|[{''.join(sorted(SIGNS))}]"
+    rf"|[⁻₋]?(?:(?![⁻₋])[{_RAISED}])+"
+)
 _OPENERS = frozenset(':"“”«»‘*#•·|\n\r\t>')
 _DASH = re.compile(r"\s[-–—]\s?|[-–—]\s|[—]")
 _BREAK = re.compile(r"[,;:()—–?!]|\.\s|\s-\s")
@@ -128,7 +134,7 @@ def _tokens(text: str) -> tuple[list[Token], list[int]]:
             opens = last == begin or not _OPENERS.isdisjoint(gap) or _DASH.search(gap) is not None
             word = bare(written)
             clause += last == begin or word in _TURNS or _BREAK.search(gap) is not None
-            number = written[0].isdecimal() or written in CIRCLED
+            number = written[0].isdecimal() or written[0] in SIGNS or written[0] in RAISED
             out.append(Token(written, word, start, found.end(), place, clause, gap, opens, number))
             last = found.end()
         at = begin + len(sentence)
