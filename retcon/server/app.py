@@ -258,7 +258,9 @@ def _facts(app: FastAPI, service: Service) -> None:
 
     @app.get("/health", responses=_documented(s.HealthOut), tags=["service"])
     async def health(request: Request) -> Response:
-        """Whether the store can be read. Needs no key; with one, also how many notes it may see."""
+        """Whether the store can be read and every thread is there. With a key, also how many notes it may see."""
+        if service.workers.broken:
+            raise Refused(503, "threads", "a thread of this server has ended", Retry_After="1")
 
         def look(grant: Grant | None) -> Plain:
             facts = {"ok": True, "version": retcon.__version__, "model": calls.memory.chat is not None}
