@@ -27,6 +27,7 @@ from retcon.memory import Memory
 from retcon.server import about, page
 from retcon.server import schema as s
 from retcon.server.calls import Calls, Write
+from retcon.server.cursors import Cursors
 from retcon.server.faults import Refused, invalid, refused
 from retcon.server.gate import Gate
 from retcon.server.keys import Keys
@@ -135,7 +136,7 @@ def build(memory: Memory, *, keys: Keys | None, limits: Limits, once: Once | Non
     if keys is not None:
         keys.check()
     theirs, once = once, once or Once(":memory:" if memory.store.in_memory else f"{memory.store.path}.requests")
-    service = Service(Calls(memory, limits), Workers(limits), once, Metrics())
+    service = Service(Calls(memory, limits, Cursors(once.secret)), Workers(limits), once, Metrics())
     pools = service.workers.pools
     service.metrics.watch("retcon_queued", lambda: {(("pool", name),): pool.queued for name, pool in pools.items()})
     service.metrics.watch("retcon_working", lambda: {(("pool", name),): pool.working for name, pool in pools.items()})
