@@ -13,7 +13,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from itertools import combinations
 from typing import TypeVar
 
@@ -39,6 +39,11 @@ class Grant:
     id: str
     scope: Scope
     admin: bool = False
+    names: Scope | None = None  # whose names of notes it goes by, where it is a part of that
+
+    def part(self, asked: Scope) -> Grant:
+        """The part of it that was asked for; notes have the same names there."""
+        return replace(self, scope=self.narrow(asked), names=self.names or self.scope)
 
     def covers(self, note: Note) -> bool:
         """Whether the note is one that this caller may know of."""
@@ -56,12 +61,12 @@ class Grant:
         """The id under which a note is stored that this caller calls so.
 
         Ids are unique in a store. If callers shared them, an id that is taken would tell of somebody else's note: so
-        each scope has names of its own.
+        each grant has names of its own, which its parts share.
         """
         checked = validate.note_id(given)
         if self.admin:
             return checked
-        whole = json.dumps([*astuple(self.scope), checked]).encode()
+        whole = json.dumps([*astuple(self.names or self.scope), checked]).encode()
         return hashlib.blake2b(whole, digest_size=16, person=b"retcon id").hexdigest()
 
     def find(self, note_id: str, get: Callable[[str], Note]) -> Note:

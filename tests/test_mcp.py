@@ -23,9 +23,12 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import TextContent, TextResourceContents
 
 from retcon import Memory
+from retcon.errors import NotFoundError
+from retcon.grant import bound_to
 from retcon.mcp import Desk, Workers, shapes
 from retcon.mcp.tools import TOOLS
 from retcon.model import GgufChat
+from retcon.note import Scope
 
 READS = {"search_memories", "get_memory_context", "ask_memory", "get_memory", "get_memory_sources", "explain_decision"}
 DELETES = {"delete_memory", "delete_all_memories"}
@@ -452,6 +455,19 @@ def test_an_id_that_another_has_taken_is_free_on_a_bound_server(tmp_path: Path) 
     play(scene)
     with Memory(tmp_path / "t.db") as memory:
         assert [note.text for note in memory.get_all()] == ["Bob's cat is Bo."]
+
+
+def test_an_id_given_with_an_agent_is_found_with_and_without_it_at_a_bound_desk() -> None:
+    with Memory(":memory:") as memory:
+        desk = Desk(memory, bound_to(Scope("ann")))
+        (stored,) = desk.add(shapes.Add(text="The cat is Pixel.", id="x", agent_id="g")).ids
+        for name in ("x", stored):
+            for agent in ("g", None):
+                assert desk.get(shapes.One(id=name, agent_id=agent)).id == stored
+            with pytest.raises(NotFoundError):
+                desk.get(shapes.One(id=name, agent_id="h"))
+        desk.add(shapes.Add(text="The cat is Dot.", supersedes="x", id="y", agent_id="g"))
+        assert desk.delete(shapes.One(id="y", agent_id="g")).deleted == 1
 
 
 def test_a_user_who_is_called_null_is_a_user(open_server: Listening) -> None:

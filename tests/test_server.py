@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from serving import client, error
 
 import retcon
@@ -150,12 +153,46 @@ def test_pages_go_on_where_they_were_when_earlier_notes_are_deleted(filled: Any,
     assert [note["id"] for note in found["results"]] == ids[2:]
 
 
-def test_pages_go_on_by_number_when_the_last_note_seen_is_deleted(filled: Any, memory: Memory) -> None:
+def test_pages_go_on_where_they_were_when_all_notes_seen_are_deleted(filled: Any, memory: Memory) -> None:
     ids = [note.id for note in memory.get_all()]
-    cursor = filled.get("/memories", params={"limit": 1}).json()["next"]
-    memory.delete(ids[0])
-    found = filled.get("/memories", params={"limit": 5, "cursor": cursor}).json()
-    assert [note["id"] for note in found["results"]] == ids[2:], "the number of notes seen is all that is left to go by"
+    cursor = filled.get("/memories", params={"limit": 2}).json()["next"]
+    for gone in (ids[1], ids[0]):
+        memory.delete(gone)
+        found = filled.get("/memories", params={"limit": 5, "cursor": cursor}).json()
+        assert [note["id"] for note in found["results"]] == ids[2:]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([None, "a", "b"]), st.sampled_from([None, "r"])), min_size=1, max_size=25),
+    st.lists(st.tuples(st.integers(1, 6), st.lists(st.integers(0, 40)), st.booleans()), min_size=1),
+    st.sampled_from([{}, {"agent_id": "a"}, {"agent_id": "b", "run_id": "r"}]),
+)
+def test_every_note_that_is_left_is_shown_once_whatever_is_deleted_between_pages(
+    scopes: list[tuple[str | None, str | None]], pages: list[tuple[int, list[int], bool]], asked: dict[str, Any]
+) -> None:
+    with Memory(":memory:") as memory, client(memory) as http:
+        ids = [memory.add(f"note {n}", agent_id=a, run_id=r)[0].id for n, (a, r) in enumerate(scopes)]
+        alive = {note.id for note in memory.get_all(**asked)}
+        shown: list[str] = []
+        gone: set[str] = set()
+        cursor: dict[str, str] = {}
+        for limit, deleted, all_seen in itertools.chain(pages, itertools.repeat((3, [], False))):
+            page = http.get("/memories", params={"limit": limit} | asked | cursor).json()
+            shown += [note["id"] for note in page["results"]]
+            if page["next"] is None:
+                break
+            cursor = {"cursor": page["next"]}
+            for each in {ids[n % len(ids)] for n in deleted} | (set(shown) if all_seen else set()):
+                if each not in gone:
+                    memory.delete(each)
+                    gone.add(each)
+            if all_seen:  # a scope that was emptied begins anew
+                new = memory.add("a new one", agent_id=scopes[0][0], run_id=scopes[0][1])[0].id
+                ids.append(new)
+                alive |= {note.id for note in memory.get_all(**asked)}
+        assert len(shown) == len(set(shown))
+        assert alive - gone <= set(shown) <= alive
+        assert shown == [each for each in ids if each in shown], "in the order they were added"
 
 
 def test_list_filters_and_offsets(filled: Any) -> None:

@@ -8,8 +8,10 @@ import resource
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +109,107 @@ def test_job_that_is_cancelled_leaves_the_queue_and_one_that_runs_does_not() -> 
         assert running.future.result(10)
 
 
+def test_key_whose_only_job_was_cancelled_leaves_the_thread_at_work() -> None:
+    with pool(1) as at:
+        first, second = threading.Event(), threading.Event()
+        assert held(at, "a", first).wait(10)
+        begun = held(at, "b", second)
+        third = at.submit("c", lambda: pytest.fail("nobody waits for it"))
+        first.set()
+        assert begun.wait(10)
+        assert at.cancel(third)
+        second.set()
+        assert at.submit("d", lambda: "done").future.result(10) == "done"
+        assert not at.broken
+
+
+ACTS = st.one_of(
+    st.tuples(st.just("submit"), st.sampled_from(["", "a", "b", "c", "d"])),
+    st.tuples(st.sampled_from(["cancel", "finish", "wait", "look"]), st.integers(0, 30)),
+)
+
+
+@given(st.lists(ACTS, max_size=40), st.integers(1, 4), st.integers(1, 4))
+def test_every_job_that_is_not_cancelled_is_done_in_whatever_order_things_happen(
+    acts: list[tuple[str, Any]], size: int, crowded: int
+) -> None:
+    now, gates, jobs, lock = [0.0], [], [], threading.Lock()
+    running: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    at = Pool("test", size, min(crowded, max(1, size * 2 // 3)), clock=lambda: now[0])
+
+    def work(key: str, gate: threading.Event) -> str:
+        with lock:
+            running[key] += 1
+            most[key] = max(most[key], running[key])
+        assert gate.wait(20)
+        with lock:
+            running[key] -= 1
+        return key
+
+    for act, what in acts:
+        if act == "submit":
+            gates.append(threading.Event())
+            jobs.append(at.submit(what, partial(work, what, gates[-1])))
+        elif act == "wait":
+            now[0] += what
+        elif act == "cancel" and jobs:
+            at.cancel(jobs[what % len(jobs)])
+        elif act == "finish" and jobs:
+            gates[what % len(jobs)].set()
+        elif act == "look":
+            time.sleep(0.0005)  # the threads go on meanwhile
+    for gate in gates:
+        gate.set()
+    for job in jobs:
+        assert job.future.cancelled() or job.future.result(10) == job.key
+    assert all(at.submit(key, lambda: "last").future.result(10) == "last" for key in ("a", "e"))
+    assert not at.broken
+    until(lambda: at.working == 0)
+    assert at.queued == 0
+    assert sum(name == "retcon-test" for name in [each.name for each in at._threads]) <= size
+    at.close()
+    assert all(number <= (size if not key else at.share) for key, number in most.items())
+
+
+@pytest.mark.parametrize("part", ["_least", "_settle", "_share"])
+def test_error_in_the_clocks_of_keys_ends_no_thread(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    def fails(*_: object) -> None:
+        raise KeyError(part)
+
+    monkeypatch.setattr(Pool, part, fails)
+    with pool(1) as at:
+        for key in ("a", "b", "a"):
+            assert at.submit(key, lambda: "done").future.result(10) == "done"
+        assert not at.broken
+
+
+def dies(at: Pool) -> None:
+    """End a thread of the pool by an error that nothing foresees."""
+    take, at._take = at._take, lambda: None  # type: ignore[method-assign]
+    at.submit("a", lambda: "done")
+    at.submit("a", lambda: "done")
+    until(lambda: at.broken)
+    at._take = take  # type: ignore[method-assign]
+
+
+def test_thread_that_has_died_is_replaced_with_the_next_job() -> None:
+    with pool(1) as at:
+        dies(at)
+        assert at.submit("b", lambda: "done").future.result(10) == "done"
+        assert not at.broken
+        until(lambda: at.queued == 0)
+
+
+def test_health_fails_while_a_thread_is_dead(memory: Memory) -> None:
+    with client(memory) as http:
+        assert http.get("/health").status_code == 200
+        dies(http.app.state.service.workers.pools["write"])
+        assert error(http.get("/health"), 503) == "threads"
+        assert http.post("/memories", json={"text": "a cat"}).status_code == 200
+        assert http.get("/health").status_code == 200
+
+
 def test_keys_that_wait_at_the_same_time_get_the_same_time() -> None:
     """Jobs of eve take ten times as long as those of ann, so ann has about ten for each of hers."""
     order, now, go = [], [0.0], threading.Event()
@@ -134,8 +237,7 @@ def test_clocks_of_keys_that_left_are_forgotten(monkeypatch: pytest.MonkeyPatch)
         for n in range(100):
             at.submit(f"key{n}", time.monotonic).future.result(10)
         until(lambda: at.working == 0)
-        assert len(at._used) < 10
-        assert at._used.keys() == at._usual.keys()
+        assert len(at._accounts) < 10
 
 
 def test_a_large_body_counts_for_more_requests(memory: Memory, two: tuple[Keys, str, str]) -> None:

@@ -21,9 +21,12 @@ from hypothesis import strategies as st
 from serving import bearer, client, error
 
 from retcon import Memory
-from retcon.errors import BusyError
+from retcon.errors import BusyError, InputError
+from retcon.grant import Grant
 from retcon.model import FakeChat
+from retcon.note import Scope
 from retcon.server import Keys
+from retcon.server.cursors import Cursors
 from retcon.server.once import Once
 
 WORDS = ("cat", "rent", "vet", "boat", "tea", "train")
@@ -56,7 +59,10 @@ class World:
         return f"call{self.call}-note{self.made}"
 
     def ask(self, who: str, number: int, method: str, path: str, **more: Any) -> tuple[int, Any]:
-        """Status and body of the call with that number, without what says how long it took."""
+        """Status and body of the call with that number, without what says how long it took.
+
+        Instead of its cursor, which is sealed, a page has the pages after.
+        """
         self.call, self.made = number, 0
         headers = bearer(self.keys[who]) | more.pop("headers", {})
         answer = self.http.request(method, path, headers=headers, **more)
@@ -64,13 +70,16 @@ class World:
         body = answer.json() if "json" in answer.headers["content-type"] else answer.text
         if isinstance(body, dict) and "usage" in body:
             body["usage"].pop("seconds")
+        if isinstance(body, dict) and body.get("next"):
+            params = more.get("params", {}) | {"cursor": body["next"]}
+            body["next"] = self.ask(who, number, method, path, **more | {"params": params})
         return answer.status_code, body
 
 
 @contextlib.contextmanager
 def world(model: FakeChat | None = None) -> Iterator[World]:
     made, once = World(keys=HELD), Once(":memory:")
-    once._secret = bytes(32)  # the ids of repeated requests are then the same in every world
+    once.secret = bytes(32)  # the ids of repeated requests are then the same in every world
     with (
         contextlib.closing(once),
         Memory(":memory:", now=fixed_clock, new_id=made.new_id, model=model) as memory,
@@ -320,16 +329,29 @@ def test_reports_are_for_admin_keys_and_for_this_machine_without_keys(tmp_path: 
     keys.close()
 
 
-def test_cursor_that_names_anothers_note_goes_by_number(both: World) -> None:
-    for number in range(5, 8):
-        both.ask("bob", number, "POST", "/memories", json={"text": "bobsecret tea"})
+def test_cursor_is_read_by_the_server_alone_and_for_one_scope(both: World) -> None:
+    def page(who: str, **more: Any) -> Any:
+        return both.http.get("/memories", params={"limit": 1} | more, headers=bearer(both.keys[who]))
 
-    def page(last: str) -> Any:
-        cursor = base64.urlsafe_b64encode(json.dumps([1, last]).encode()).decode().rstrip("=")
-        return both.ask("bob", 9, "GET", "/memories", params={"cursor": cursor, "limit": 2})
+    for number in range(5, 11):
+        who = "ann" if number % 2 else "bob"
+        assert both.ask(who, number, "POST", "/memories", json={"text": f"{who}secret tea"})[0] == 200
+    anns, bobs = (page(who).json()["next"] for who in ("ann", "bob"))
+    assert len(base64.urlsafe_b64decode(anns)) == len(base64.urlsafe_b64decode(bobs)) == 24, "whatever the number"
+    assert page("ann", cursor=anns).status_code == 200
+    changed = [anns[:at] + ("A" if anns[at] != "A" else "B") + anns[at + 1 :] for at in range(len(anns))]
+    for odd in (bobs, "", "x", "é", anns[:-4], anns + "AAAA", *changed):
+        assert error(page("ann", cursor=odd), 422) == "bad_input"
 
-    assert page("call1-note1") == page("nobody") == page("call2-note1")
-    assert page("call1-note1") != page("call5-note1")
+
+@given(st.integers(0, 2**63 - 1), st.binary(min_size=32, max_size=32))
+def test_cursor_gives_its_place_back_and_another_secret_or_scope_does_not(place: int, secret: bytes) -> None:
+    ann, bob = (Grant("", Scope(who)) for who in ("ann", "bob"))
+    cursor = Cursors(secret).write(ann, place)
+    assert Cursors(secret).read(ann, cursor) == place
+    for cursors, grant in ((Cursors(secret), bob), (Cursors(bytes(31) + b"x"), ann)):
+        with pytest.raises(InputError):
+            cursors.read(grant, cursor)
 
 
 def test_idempotency_keys_of_two_callers_do_not_meet(both: World) -> None:

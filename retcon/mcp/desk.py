@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from retcon import deadline, validate
@@ -38,8 +38,7 @@ class Desk:
 
     def granted(self, given: shapes.Whose) -> Grant:
         """What the call is about: the server's own scope, or the part of it that the call names."""
-        named = validate.scope(given.user_id, given.agent_id, given.run_id)
-        return replace(self.grant, scope=self.grant.narrow(named))
+        return self.grant.part(validate.scope(given.user_id, given.agent_id, given.run_id))
 
     def _ids(self, given: shapes.Whose) -> dict[str, Any]:
         return asdict(self.granted(given).scope)

@@ -7,6 +7,7 @@ gate.py     who may come in: host, origin, key, rate, size, how many at once; on
 keys.py     Bearer keys, hashed, each bound to a scope
 private.py  small files that only their owner may read
 once.py     the same request with the same Idempotency-Key is done once
+cursors.py  where a page ended, sealed
 workers.py  threads for reads, one for writes; what takes too long
 faults.py   every error as one JSON shape
 limits.py   how much is too much

@@ -27,6 +27,7 @@ from retcon.memory import Memory
 from retcon.server import about, page
 from retcon.server import schema as s
 from retcon.server.calls import Calls, Write
+from retcon.server.cursors import Cursors
 from retcon.server.faults import Refused, invalid, refused
 from retcon.server.gate import Gate
 from retcon.server.keys import Keys
@@ -135,7 +136,7 @@ def build(memory: Memory, *, keys: Keys | None, limits: Limits, once: Once | Non
     if keys is not None:
         keys.check()
     theirs, once = once, once or Once(":memory:" if memory.store.in_memory else f"{memory.store.path}.requests")
-    service = Service(Calls(memory, limits), Workers(limits), once, Metrics())
+    service = Service(Calls(memory, limits, Cursors(once.secret)), Workers(limits), once, Metrics())
     pools = service.workers.pools
     service.metrics.watch("retcon_queued", lambda: {(("pool", name),): pool.queued for name, pool in pools.items()})
     service.metrics.watch("retcon_working", lambda: {(("pool", name),): pool.working for name, pool in pools.items()})
@@ -258,7 +259,9 @@ def _facts(app: FastAPI, service: Service) -> None:
 
     @app.get("/health", responses=_documented(s.HealthOut), tags=["service"])
     async def health(request: Request) -> Response:
-        """Whether the store can be read. Needs no key; with one, also how many notes it may see."""
+        """Whether the store can be read and every thread is there. With a key, also how many notes it may see."""
+        if service.workers.broken:
+            raise Refused(503, "threads", "a thread of this server has ended", Retry_After="1")
 
         def look(grant: Grant | None) -> Plain:
             facts = {"ok": True, "version": retcon.__version__, "model": calls.memory.chat is not None}

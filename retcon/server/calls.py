@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 from retcon import deadline, retrieve, validate
@@ -21,6 +20,7 @@ from retcon.memory import Memory
 from retcon.note import Decision, Filter, Hit, Note, Recall, Scope
 from retcon.operate import usable
 from retcon.route import Router
+from retcon.server.cursors import Cursors
 from retcon.server.faults import Refused
 from retcon.server.limits import Limits
 from retcon.server.once import Turn
@@ -62,6 +62,7 @@ class Calls:
 
     memory: Memory
     limits: Limits
+    cursors: Cursors
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -189,12 +190,12 @@ class Calls:
     def history(self, grant: Grant, note_id: str, query: HistoryQuery) -> dict[str, Any]:
         """Every version of a note, oldest first, and the cursor of the page after."""
         note = grant.find(note_id, self.memory.get)
-        after = None if query.cursor is None else _read_cursor(query.cursor)[1]
+        after = None if query.cursor is None else _read_version(query.cursor)
         try:
             results, more = self._filled(grant.versions(note, self.memory.get, after=after), self.limits.page)
         except NotFoundError:
             raise InputError("the cursor is not one that this server gave, or its note is gone") from None
-        return {"results": results, "next": _cursor(0, results[-1]["id"]) if more else None}
+        return {"results": results, "next": _version(results[-1]["id"]) if more else None}
 
     def sources(self, grant: Grant, note_id: str) -> dict[str, Any]:
         """The raw notes behind a note, which is itself, or behind a generated record."""
@@ -218,11 +219,11 @@ class Calls:
             raise _too_much("limit", query.limit, self.limits.page)
         scope = grant.narrow(validate.scope(query.user_id, query.agent_id, query.run_id))
         only = validate.only(query.session, query.since, query.until, _object(query.metadata))
-        start, last = (query.offset, None) if query.cursor is None else _read_cursor(query.cursor)
-        listed = partial(self.memory.store.all, scope, only, superseded=query.superseded)
+        start, offset = (0, query.offset) if query.cursor is None else (self.cursors.read(grant, query.cursor), 0)
+        listed = self.memory.store.all(scope, only, after=start or None, superseded=query.superseded)
         with span("retcon.list", limit=query.limit):
-            results, more = self._filled(self._after(grant, listed, last, start), query.limit)
-        cursor = _cursor(start + len(results), results[-1]["id"]) if more else None
+            results, more = self._filled(_from_number(offset, listed), query.limit)
+            cursor = self.cursors.write(grant, self._place(results, start)) if more else None
         return {"results": results, "next": cursor}
 
     def search(self, grant: Grant, body: SearchIn) -> dict[str, Any]:
@@ -301,18 +302,12 @@ class Calls:
 
     # -- checks --------------------------------------------------------------------------------------------------------
 
-    def _after(
-        self, grant: Grant, listed: Callable[..., Iterator[Note]], last: str | None, start: int
-    ) -> Iterator[Note]:
-        """Notes after the last one of the page before; by their number where that one is gone meanwhile."""
-        with suppress(NotFoundError):
-            if last is not None and grant.covers(self.memory.get(last)):
-                yield from listed(after=last)
-                return
-        for number, note in enumerate(listed()):
-            deadline.check()
-            if number >= start:
-                yield note
+    def _place(self, results: Sequence[dict[str, Any]], start: int) -> int:
+        """Where a page ends: the place of its last note that is still there, or where the page began."""
+        for note in reversed(results):
+            with suppress(NotFoundError):
+                return self.memory.store.place(note["id"])
+        return start
 
     def _filled(self, notes: Iterator[Note], most: int) -> tuple[list[dict[str, Any]], bool]:
         """As many of the notes as one answer may hold, one at least, and whether there are more."""
@@ -456,15 +451,21 @@ def _object(text: str | None) -> dict[str, Any] | None:
     return found
 
 
-def _cursor(offset: int, last: str) -> str:
-    return base64.urlsafe_b64encode(json.dumps([offset, last]).encode()).decode().rstrip("=")
+def _from_number(number: int, notes: Iterator[Note]) -> Iterator[Note]:
+    for each, note in enumerate(notes):
+        deadline.check()
+        if each >= number:
+            yield note
 
 
-def _read_cursor(cursor: str) -> tuple[int, str]:
+def _version(note_id: str) -> str:
+    """The cursor of a history: the last version that was shown."""
+    return base64.urlsafe_b64encode(note_id.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+
+
+def _read_version(cursor: str) -> str:
     try:
-        offset, last = json.loads(base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)))
-        if type(offset) is int and 0 <= offset < 2**53 and isinstance(last, str):
-            return offset, last
-    except (ValueError, TypeError, RecursionError):
-        pass
-    raise InputError("the cursor is not one that this server gave")
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        return base64.b64decode(padded, altchars=b"-_", validate=True).decode("utf-8", "surrogatepass")
+    except ValueError:
+        raise InputError("the cursor is not one that this server gave") from None

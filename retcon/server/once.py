@@ -59,19 +59,17 @@ class Once:
     def __init__(self, path: str | os.PathLike[str], *, now: Callable[[], float] = time.time) -> None:
         self.now, self._file = now, Private(path, _SCHEMA)
         self._since = 0
-        self._secret = b""
         self._sweep()  # a file that cannot be used is told at once
+        with self._file.use() as connection:
+            self.secret = _secret(connection)  # known to servers on this file alone
 
     def turn(self, owner: str, key: str, asked: Any) -> Turn:
         """The write as it is remembered."""
         whole = json.dumps([owner, key, asked], sort_keys=True).encode()
-        if not self._secret:
-            with self._file.use() as connection:
-                self._secret = _secret(connection)
         return Turn(owner, self._hash(json.dumps([owner, key]).encode()).hex(), self._hash(whole))
 
     def _hash(self, what: bytes) -> bytes:
-        return hashlib.blake2b(what, key=self._secret, digest_size=32).digest()
+        return hashlib.blake2b(what, key=self.secret, digest_size=32).digest()
 
     def done(self, turn: Turn, do: Callable[[], Any]) -> tuple[Any, bool]:
         """What is kept of the write, and whether it was done before; if not, it is done now.

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import math
 import threading
 import time
-from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +22,7 @@ from typing import Any, TypeVar
 
 from retcon.deadline import until
 from retcon.errors import DeadlineError
+from retcon.server import logs
 from retcon.server.faults import Refused
 from retcon.server.limits import Limits
 
@@ -48,6 +50,16 @@ class Job:
             self.future.set_exception(error)
 
 
+@dataclass(slots=True, eq=False)
+class _Account:
+    """What a pool knows of one key."""
+
+    waiting: deque[Job] = field(default_factory=deque)
+    running: int = 0
+    used: float = 0.0  # the key's clock: seconds of threads that it has used
+    usual: float = USUAL  # seconds that a job of it took lately
+
+
 class Pool:
     """Threads that take jobs from the keys so that each key gets the same time. They start when they are first needed.
 
@@ -55,6 +67,8 @@ class Pool:
     that was away begins where the others are now. Jobs that take equally long come from the keys in turn. A key has two
     thirds of the threads at most, so that one is left for who comes next, and where `crowded` says so only that many
     while others have asked lately: threads of Python share one lock. The empty key, where there are no keys, has all.
+
+    Clocks decide who is next and nothing else: an error in them is logged, and the jobs are done all the same.
     """
 
     def __init__(
@@ -63,10 +77,7 @@ class Pool:
         self.name, self.size, self.share, self.clock = name, size, max(1, size * 2 // 3), clock
         self.crowded = self.share if crowded is None else crowded
         self._lately: OrderedDict[str, float] = OrderedDict()  # when each key asked last
-        self._waiting: OrderedDict[str, deque[Job]] = OrderedDict()  # who waits longest for a turn comes first
-        self._running: Counter[str] = Counter()
-        self._used: dict[str, float] = {}  # each key's clock: seconds of threads that it has used
-        self._usual: dict[str, float] = {}  # seconds that a job of the key took lately
+        self._accounts: OrderedDict[str, _Account] = OrderedDict()  # who waits longest for a turn comes first
         self._now = 0.0  # the clock of the key that had the last turn
         self._threads: list[threading.Thread] = []
         self._change = threading.Condition()
@@ -76,25 +87,31 @@ class Pool:
     def queued(self) -> int:
         """Jobs that wait."""
         with self._change:
-            return sum(map(len, self._waiting.values()))
+            return self._queued()
 
     @property
     def working(self) -> int:
         """Threads that are at work."""
         with self._change:
-            return self._running.total()
+            return self._working()
+
+    @property
+    def broken(self) -> bool:
+        """Whether a thread has ended that should be there; the next job brings another."""
+        with self._change:
+            return not self._closed and not all(each.is_alive() for each in self._threads)
 
     def submit(self, key: str, call: Callable[[], Any]) -> Job:
         """The job, which is done when its key has its turn."""
         job = Job(key, call)
         with self._change:
+            self._staff(self._working() + self._queued() + 1)
             self._lately[key] = self.clock()
             self._lately.move_to_end(key)
-            self._waiting.setdefault(key, deque()).append(job)
-            wanted = self._running.total() + sum(map(len, self._waiting.values()))
-            if len(self._threads) < min(self.size, wanted):
-                self._threads.append(threading.Thread(target=self._work, name=f"retcon-{self.name}", daemon=True))
-                self._threads[-1].start()
+            account = self._accounts.setdefault(key, _Account())
+            if not account.waiting:
+                self._accounts.move_to_end(key)
+            account.waiting.append(job)
             self._change.notify()
         return job
 
@@ -103,11 +120,9 @@ class Pool:
         if not job.future.cancel():
             return False
         with self._change:
-            jobs = self._waiting.get(job.key)
-            if jobs is not None and job in jobs:
-                jobs.remove(job)
-                if not jobs:
-                    del self._waiting[job.key]
+            account = self._accounts.get(job.key)
+            if account is not None and job in account.waiting:
+                account.waiting.remove(job)
         return True
 
     def close(self) -> None:
@@ -121,35 +136,56 @@ class Pool:
             self._threads.clear()
             self._closed = False
 
+    def _queued(self) -> int:
+        return sum(len(account.waiting) for account in self._accounts.values())
+
+    def _working(self) -> int:
+        return sum(account.running for account in self._accounts.values())
+
+    def _staff(self, jobs: int) -> None:
+        """One more thread where there are fewer than jobs; those that have died do not count."""
+        self._threads = [each for each in self._threads if each.is_alive()]
+        if len(self._threads) >= min(self.size, jobs):
+            return
+        thread = threading.Thread(target=self._work, name=f"retcon-{self.name}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no more: those that there are do the work
+            if not self._threads:
+                raise
+        else:
+            self._threads.append(thread)
+
     def _work(self) -> None:
         while (job := self._take()) is not None:
             began = self.clock()
             job.run()
             with self._change:
-                self._count(job.key, self.clock() - began)
+                self._accounts[job.key].running -= 1
+                self._safely(partial(self._settle, job.key, began), None)
                 if self._closed:
                     self._change.notify_all()
             del job  # its result is not held until the next one comes
 
-    def _count(self, key: str, took: float) -> None:
-        """Correct what the key was charged when its job began; who has nothing to do and no debt is forgotten."""
-        usual = self._usual[key]
-        self._used[key] += took - usual
-        self._usual[key] = (usual + took) / 2
-        self._running[key] -= 1
-        self._running += Counter()  # without keys that run nothing
-        for each in [each for each, used in self._used.items() if used <= self._now or each not in self._lately]:
-            if each not in self._waiting and each not in self._running:
-                del self._used[each], self._usual[each]
-
     def _take(self) -> Job | None:
+        """The first job of the key whose turn it is; None when there will be no more."""
         with self._change:
-            while (job := self._next()) is None:
-                if self._closed and not self._waiting:
+            while not (free := self._free()):
+                if self._closed and not self._queued():
                     return None
                 self._change.wait()
-            self._running[job.key] += 1
-            return job
+            key = self._safely(partial(self._least, free), free[0])
+            account = self._accounts[key]
+            account.running += 1
+            self._accounts.move_to_end(key)
+            return account.waiting.popleft()
+
+    def _free(self) -> list[str]:
+        """Keys that wait and may have a further thread, who waits longest first."""
+        share = self._safely(self._share, self.crowded)
+        return [
+            key for key, account in self._accounts.items() if account.waiting and (not key or account.running < share)
+        ]
 
     def _share(self) -> int:
         """Threads that one key may have now."""
@@ -158,23 +194,32 @@ class Pool:
             self._lately.popitem(last=False)
         return self.crowded if len(self._lately) > 1 else self.share
 
-    def _next(self) -> Job | None:
-        """The first job of the key that has used least, of those that may have a further thread."""
-        share = self._share()
-        free = [key for key in self._waiting if not key or self._running[key] < share]
-        if not free:
-            return None
-        for key in free:
-            self._used[key] = max(self._used.get(key, 0.0), self._now)
-        key = min(free, key=self._used.__getitem__)  # of equals, who waits longest
-        self._now = self._used[key]
-        self._used[key] += self._usual.setdefault(key, USUAL)
-        job = self._waiting[key].popleft()
-        if self._waiting[key]:
-            self._waiting.move_to_end(key)
-        else:
-            del self._waiting[key]
-        return job
+    def _least(self, free: Sequence[str]) -> str:
+        """The key that has used least, charged with what its jobs usually take."""
+        for each in free:
+            self._accounts[each].used = max(self._accounts[each].used, self._now)
+        key = min(free, key=lambda each: self._accounts[each].used)  # of equals, who waits longest
+        account = self._accounts[key]
+        self._now = account.used
+        account.used += account.usual
+        return key
+
+    def _settle(self, key: str, began: float) -> None:
+        """Correct what the key was charged when its job began; who has nothing to do and no debt is forgotten."""
+        account, took = self._accounts[key], self.clock() - began
+        account.used += took - account.usual
+        account.usual = (account.usual + took) / 2
+        for name, each in list(self._accounts.items()):
+            if not each.waiting and not each.running and (each.used <= self._now or name not in self._lately):
+                del self._accounts[name]
+
+    def _safely(self, act: Callable[[], T], otherwise: T) -> T:
+        """What comes of it, and after an error, which would be the thread's end, the other."""
+        try:
+            return act()
+        except Exception as error:
+            logs.event(logging.ERROR, "fault", pool=self.name, **logs.where(error))
+            return otherwise
 
 
 class Workers:
@@ -209,6 +254,11 @@ class Workers:
             return await waiting
         except DeadlineError:
             raise late(self.seconds) from None
+
+    @property
+    def broken(self) -> list[str]:
+        """Pools of which a thread has ended that should be there."""
+        return [name for name, pool in self.pools.items() if pool.broken]
 
     def close(self) -> None:
         """Finish what was accepted, and end the threads."""

@@ -84,12 +84,12 @@ class SqliteStore:
         scope: Scope,
         only: Filter | None = None,
         *,
-        after: str | None = None,
+        after: str | int | None = None,
         limit: int | None = None,
         superseded: bool = False,
         skip_damaged: bool = False,
     ) -> Iterator[Note]:
-        """Notes of the scope in the order they were added, those after the note `after`; superseded ones on request."""
+        """Notes of the scope in the order they were added, superseded ones on request; from a note or place on."""
         only = only or Filter()
         where, values = conditions(scope, only)
         if not superseded:
@@ -112,6 +112,11 @@ class SqliteStore:
                 return
             found += 1
             yield note
+
+    def place(self, note_id: str) -> int:
+        """Where the note stands in the order of all notes; no other will ever stand there."""
+        with self._reading() as connection:
+            return deleting.seqs_of(connection, [note_id])[0]
 
     def count(self, scope: Scope) -> int:
         """How many notes the scope holds, superseded ones included."""
@@ -326,19 +331,25 @@ class SqliteStore:
                 yield from connection.execute(query, values)
 
 
-def _from(connection: sqlite3.Connection, scope: Scope, after: str | None) -> tuple[str, dict[str, int]]:
+_LAST = """
+SELECT coalesce(
+  (SELECT slot FROM note WHERE seq = :place AND scope = :scope),
+  (SELECT max(slot) FROM note WHERE scope = :scope AND +seq < :place), -1
+)"""  # the last slot of a scope up to a place; where its note is gone, by the index of slots
+
+
+def _from(connection: sqlite3.Connection, scope: Scope, after: str | int | None) -> tuple[str, dict[str, int]]:
     """By what to order the notes of a scope, and the conditions, with their values, under which they come after one.
 
     Where one row of `scope` holds them all, its slots are in the order of `seq` and have an index: no sort, and no walk
     through what comes before.
     """
-    place = None
-    if after is not None:
-        place = connection.execute("SELECT scope, slot, seq FROM note WHERE id = ?", (after,)).fetchone()
-        if place is None:
-            raise NotFoundError(after)
+    place = deleting.seqs_of(connection, [after])[0] if isinstance(after, str) else after
     where, values = conditions(scope, Filter())
     rows = connection.execute(f"SELECT id FROM scope WHERE {' AND '.join(where)} LIMIT 2", values).fetchall()
-    if len(rows) == 1 and (place is None or place[0] == rows[0][0]):
-        return "note.slot", {"note.scope = ?": rows[0][0]} | ({} if place is None else {"note.slot > ?": place[1]})
-    return "note.seq", {} if place is None else {"note.seq > ?": place[2]}
+    if len(rows) != 1:
+        return "note.seq", {} if place is None else {"note.seq > ?": place}
+    further = {"note.scope = ?": rows[0][0]}
+    if place is not None:
+        further["note.slot > ?"] = connection.execute(_LAST, {"place": place, "scope": rows[0][0]}).fetchone()[0]
+    return "note.slot", further

@@ -1,0 +1,54 @@
+"""Where a page ended, as a string that only the server can read.
+
+A cursor holds a place in the order of all notes, so it goes on right whatever was deleted meanwhile. In clear, that
+number would tell a caller how much others write: it is sealed with the server's secret, for one scope.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import secrets
+from dataclasses import astuple, dataclass
+
+from retcon.errors import InputError
+from retcon.grant import Grant
+
+_TAG, _PLACE = 16, 8  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Cursors:
+    """Places as cursors, and back."""
+
+    secret: bytes
+
+    def write(self, grant: Grant, place: int) -> str:
+        """The cursor of a place. The tag is a keyed hash of it, and what hides the place is a keyed hash of the tag."""
+        plain = place.to_bytes(_PLACE, "big")
+        tag = self._tag(grant, plain)
+        return base64.urlsafe_b64encode(tag + _mixed(plain, self._mask(tag))).decode()
+
+    def read(self, grant: Grant, cursor: str) -> int:
+        """The place of a cursor that was written for the same scope."""
+        try:
+            sealed = base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True)
+        except ValueError:
+            sealed = b""
+        tag, hidden = sealed[:_TAG], sealed[_TAG:]
+        plain = _mixed(hidden, self._mask(tag))
+        if len(hidden) != _PLACE or not secrets.compare_digest(tag, self._tag(grant, plain)):
+            raise InputError("the cursor is not one that this server gave to this key")
+        return int.from_bytes(plain, "big")
+
+    def _tag(self, grant: Grant, plain: bytes) -> bytes:
+        whole = plain + json.dumps(astuple(grant.scope)).encode()
+        return hashlib.blake2b(whole, key=self.secret, digest_size=_TAG, person=b"retcon cursor").digest()
+
+    def _mask(self, tag: bytes) -> bytes:
+        return hashlib.blake2b(tag, key=self.secret, digest_size=_PLACE, person=b"retcon place").digest()
+
+
+def _mixed(one: bytes, other: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(one, other, strict=False))
