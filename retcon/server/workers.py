@@ -72,9 +72,17 @@ class Pool:
     """
 
     def __init__(
-        self, name: str, size: int, crowded: int | None = None, *, clock: Callable[[], float] = time.monotonic
+        self,
+        name: str,
+        size: int,
+        crowded: int | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        cost: Callable[[], float] | None = None,
     ) -> None:
+        """`cost` is the clock, read on the thread, by which a job is charged; by default the same as `clock`."""
         self.name, self.size, self.share, self.clock = name, size, max(1, size * 2 // 3), clock
+        self.cost = cost or clock
         self.crowded = self.share if crowded is None else crowded
         self._lately: OrderedDict[str, float] = OrderedDict()  # when each key asked last
         self._accounts: OrderedDict[str, _Account] = OrderedDict()  # who waits longest for a turn comes first
@@ -158,11 +166,12 @@ class Pool:
 
     def _work(self) -> None:
         while (job := self._take()) is not None:
-            began = self.clock()
+            began = self.cost()
             job.run()
+            took = self.cost() - began
             with self._change:
                 self._accounts[job.key].running -= 1
-                self._safely(partial(self._settle, job.key, began), None)
+                self._safely(partial(self._settle, job.key, took), None)
                 if self._closed:
                     self._change.notify_all()
             del job  # its result is not held until the next one comes
@@ -204,9 +213,9 @@ class Pool:
         account.used += account.usual
         return key
 
-    def _settle(self, key: str, began: float) -> None:
+    def _settle(self, key: str, took: float) -> None:
         """Correct what the key was charged when its job began; who has nothing to do and no debt is forgotten."""
-        account, took = self._accounts[key], self.clock() - began
+        account = self._accounts[key]
         account.used += took - account.usual
         account.usual = (account.usual + took) / 2
         for name, each in list(self._accounts.items()):
@@ -227,7 +236,8 @@ class Workers:
 
     def __init__(self, limits: Limits) -> None:
         self.seconds = limits.seconds
-        reads = Pool("read", limits.threads, crowded=max(1, limits.threads // 3))
+        # by processor time: a job that waited because another key kept the processor busy costs its key nothing
+        reads = Pool("read", limits.threads, crowded=max(1, limits.threads // 3), cost=time.thread_time)
         self.pools = {"read": reads, "write": Pool("write", 1), "model": Pool("model", limits.model_threads)}
 
     async def read(self, key: str, call: Callable[[], T], deadline: float, *, model: bool = False) -> T:

@@ -17,6 +17,7 @@ from retcon.errors import RetconError
 from retcon.store import seal
 
 PATIENCE = 1.0  # seconds that a purge waits for readers and writers to let it in
+AFTERWARDS = 10.0  # seconds that it tries to empty the log once the file is rewritten: that work should not be lost
 EVERY = 60.0  # seconds at least between two purges in the background
 REST = 19  # times as long as the last purge took: so rewriting takes at most a twentieth of the time
 
@@ -26,11 +27,11 @@ def purge(connection: sqlite3.Connection, *, at: str, timeout: float) -> bool:
     connection.execute(f"PRAGMA busy_timeout = {int(PATIENCE * 1000)}")
     try:
         deletes = seal.deletes(connection)
-        if not _empty_log(connection):  # a rewrite under a reader would only swell the log
+        if not _empty_log(connection, PATIENCE):  # a rewrite under a reader would only swell the log
             return False
         connection.execute("PRAGMA temp_store = FILE")
         connection.execute("VACUUM")
-        if not _empty_log(connection):
+        if not _empty_log(connection, AFTERWARDS):
             return False
         seal.mark_purged(connection, deletes, at)
         return True
@@ -41,9 +42,14 @@ def purge(connection: sqlite3.Connection, *, at: str, timeout: float) -> bool:
         connection.execute(f"PRAGMA busy_timeout = {int(timeout * 1000)}")
 
 
-def _empty_log(connection: sqlite3.Connection) -> bool:
-    busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    return not busy
+def _empty_log(connection: sqlite3.Connection, seconds: float) -> bool:
+    """Whether all of the log went into the file. While a writer does the same SQLite answers "busy" without waiting."""
+    end = time.monotonic() + seconds
+    while connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+        if time.monotonic() >= end:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 class Purger:
