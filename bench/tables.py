@@ -83,6 +83,19 @@ def _transcript() -> str:
 PILOT = ("controlled", "history", "ladders", "rivals", "no-model", "features", "decide")
 
 
+def _deep() -> str:
+    """What the deep tests tried in full, from the counts that they kept."""
+    faults, power, mutants = (_results(f"deep-{name}") for name in ("faults", "power", "mutants"))
+    told = sum(number for kind, number in mutants.items() if kind.endswith("told"))
+    rows = [
+        ("a write, sync or open fails, EIO, ENOSPC, once or for good", faults["tried"], "all or nothing, a clear line"),
+        ("power is lost, and none, some or all of what was not synced", power["tried"], "all that was acknowledged"),
+        ("a store file is mutated: bits, pages, its end", mutants["tried"], f"{told:,} told by a check, the rest true"),
+    ]
+    lines = ["| what happens | trials | what was left |", "|---|---:|---|"]
+    return "\n".join([*lines, *(f"| {what} | {number:,} | {left} |" for what, number, left in rows)])
+
+
 def _pilot(name: str) -> str:
     """One of the tables that are made from the pilot's outcomes."""
     return pilot_tables(_results("pilot"))[name]
@@ -101,6 +114,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "ladder-forms": lambda: ladder_table(_results("ladders")),
     "stats": lambda: stats_table(_results("stats")),
     "richer": lambda: richer_table(_results("richer")),
+    "deep": _deep,
     "deletes": lambda: deletes_table(_results("deletes")),
     "load": lambda: load_table(_results("load")),
     "load-attacked": lambda: attacked_table(_results("load")),

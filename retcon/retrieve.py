@@ -35,6 +35,7 @@ from retcon.words import COMMON_STEMS, query_terms, stem_words, stems, term_key
 K1, B = 1.2, 0.75
 RRF = 60  # reciprocal rank fusion's constant
 FEW = 50  # hits up to which each is simply compared with all before it
+FEW_WORDS = 4_000  # of all hits together, up to which the same holds
 NEAR = 0.8  # share of words two notes have in common from which they may be near-duplicates
 LOOKUP = 300  # looking up one candidate costs about as much as reading this many entries of a posting list (measured)
 PROBE = 4  # times k candidates are scored exactly first
@@ -330,18 +331,19 @@ def _filled(ranked: Ranked, newest: Sequence[int], top_k: int) -> Ranked:
 def mark_duplicates(hits: Sequence[Hit]) -> tuple[Hit, ...]:
     """The hits, each later one that says the same as a better-ranked one marked with that one's id."""
     said = [_said(hit) for hit in hits]
-    seen = _Seen(said) if len(hits) > FEW else None
+    many = len(hits) > FEW or sum(each.size for each in said) > FEW_WORDS
+    seen = _Seen(said) if many else None
     firsts: list[int] = []
     out: list[Hit] = []
     for i, hit in enumerate(hits):
         deadline.check()
-        near = seen.near(said[i]) if seen else firsts
+        near = seen.near(i) if seen else firsts
         twin = next((j for j in near if _same(said[j], said[i])), None)
         out.append(hit if twin is None else replace(hit, duplicate_of=hits[twin].id))
         if twin is None:
             firsts.append(i)
             if seen:
-                seen.add(i, said[i])
+                seen.add(i)
     return tuple(out)
 
 
@@ -366,25 +368,29 @@ class _Seen:
     """
 
     def __init__(self, every: Sequence[_Said]) -> None:
+        self.every, self.kin = every, [_kin(said) for said in every]
         notes = Counter(word for said in every for word in _counted(said.bag))
         self.shared = {word for word, n in notes.items() if n > 1}  # no other matters
         self.holding: dict[tuple[str, int], int] = {}
         self.alike: dict[tuple[object, ...], int] = {}
 
-    def add(self, place: int, said: _Said) -> None:
+    def add(self, place: int) -> None:
+        """Count the note at that place among those so far."""
+        said = self.every[place]
         if not said.size:
             return
         for word in _counted(said.bag):
             if word in self.shared:
                 self.holding[word] = self.holding.get(word, 0) | 1 << place
-        kin = (*_kin(said), _size_class(said.size))
+        kin = (*self.kin[place], _size_class(said.size))
         self.alike[kin] = self.alike.get(kin, 0) | 1 << place
 
-    def near(self, said: _Said) -> Iterator[int]:
-        """Places of the notes that may be a twin of this one, in order."""
+    def near(self, place: int) -> Iterator[int]:
+        """Places of the notes so far that may be a twin of the one at that place, in order."""
+        said = self.every[place]
         if not said.size:
             return
-        kin, size = _kin(said), _size_class(said.size)
+        kin, size = self.kin[place], _size_class(said.size)
         left = 0
         for near in (size - 1, size, size + 1):
             left |= self.alike.get((*kin, near), 0)
@@ -462,7 +468,7 @@ def _same(one: _Said, other: _Said) -> bool:
 
 def _turning(term: str) -> bool:
     """Whether a single word turns a statement: numbers and negations do."""
-    return term in _NEGATIONS or (not term.isalpha() and any(c.isdigit() for c in term))
+    return term in _NEGATIONS or (not term.isalpha() and any(map(str.isdigit, term)))
 
 
 _NEGATIONS = frozenset(stem_words("t not no never none nothing nobody nowhere neither nor cannot without".split()))

@@ -209,7 +209,8 @@ class Pool:
             self._accounts[each].used = max(self._accounts[each].used, self._now)
         key = min(free, key=lambda each: self._accounts[each].used)  # of equals, who waits longest
         account = self._accounts[key]
-        self._now = account.used
+        busy = (each.used for each in self._accounts.values() if each.waiting or each.running)
+        self._now = max(self._now, min(busy))  # not past a key at work: what it has not used stays its own
         account.used += account.usual
         return key
 
