@@ -368,29 +368,32 @@ class _Seen:
     """
 
     def __init__(self, every: Sequence[_Said]) -> None:
-        self.every, self.kin = every, [_kin(said) for said in every]
-        notes = Counter(word for said in every for word in _counted(said.bag))
+        kin = [_kin(said) for said in every]
+        known = Counter(kin)
+        self.every, self.kin = every, [each if known[each] > 1 else None for each in kin]  # None: alone, so no twin
+        related = (said for said, each in zip(every, self.kin, strict=True) if each is not None)
+        notes = Counter(word for said in related for word in _counted(said.bag))
         self.shared = {word for word, n in notes.items() if n > 1}  # no other matters
         self.holding: dict[tuple[str, int], int] = {}
         self.alike: dict[tuple[object, ...], int] = {}
 
     def add(self, place: int) -> None:
         """Count the note at that place among those so far."""
-        said = self.every[place]
-        if not said.size:
+        said, kin = self.every[place], self.kin[place]
+        if kin is None or not said.size:
             return
         for word in _counted(said.bag):
             if word in self.shared:
                 self.holding[word] = self.holding.get(word, 0) | 1 << place
-        kin = (*self.kin[place], _size_class(said.size))
-        self.alike[kin] = self.alike.get(kin, 0) | 1 << place
+        alike = (*kin, _size_class(said.size))
+        self.alike[alike] = self.alike.get(alike, 0) | 1 << place
 
     def near(self, place: int) -> Iterator[int]:
         """Places of the notes so far that may be a twin of the one at that place, in order."""
-        said = self.every[place]
-        if not said.size:
+        said, kin = self.every[place], self.kin[place]
+        if kin is None or not said.size:
             return
-        kin, size = self.kin[place], _size_class(said.size)
+        size = _size_class(said.size)
         left = 0
         for near in (size - 1, size, size + 1):
             left |= self.alike.get((*kin, near), 0)
