@@ -24,8 +24,9 @@ _PLAIN = rf"[^\W\d_{''.join(sorted(SIGNS | RAISED))}]"
 _RAISED = "".join(sorted(RAISED))
 _LETTER = rf"(?:[A-Za-z]++|{_PLAIN}|[{_RAISED}\u0300-\u036f])"
 TOKEN = re.compile(
+    r"(?=[\w%$£€¥₹⁻₋])(?:"  # what no token begins with is passed over at once: the sets of signs are long
     rf"\d+(?:[.,:/\-–—]\d+)*|(?:[A-Za-z]|{_PLAIN}){_LETTER}*+(?:['’]{_LETTER}+)*|[%$£€¥₹]|[{''.join(sorted(SIGNS))}]"
-    rf"|[⁻₋]?(?:(?![⁻₋])[{_RAISED}])+"
+    rf"|[⁻₋]?(?:(?![⁻₋])[{_RAISED}])+)"
 )
 _OPENERS = frozenset(':"“”«»‘*#•·|\n\r\t>')
 _DASH = re.compile(r"\s[-–—]\s?|[-–—]\s|[—]")
