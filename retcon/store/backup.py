@@ -17,10 +17,9 @@ from pathlib import Path
 from retcon.errors import BusyError, InputError, SchemaError, StoreError
 from retcon.store import seal
 from retcon.store.checking import Check, check
-from retcon.store.connections import PRIVATE, connect, translated
+from retcon.store.connections import PRIVATE, TIMEOUT, connect, translated
 
 PAGES = 2048  # copied between two calls of the progress function: 8 MiB
-TIMEOUT = 30.0  # seconds to wait for another process that writes
 LEFT_OVER = 86_400  # seconds after which a draft is taken to be nobody's
 
 Progress = Callable[[int, int], None]  # pages copied, pages in all

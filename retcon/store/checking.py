@@ -26,12 +26,11 @@ from numpy.typing import NDArray
 from retcon.errors import BusyError, SchemaError, StoreError
 from retcon.store import postings
 from retcon.store.checksum import checksum, total
-from retcon.store.connections import connect, schema_problems, translated
+from retcon.store.connections import TIMEOUT, connect, schema_problems, translated
 from retcon.store.migrations import schema, written
-from retcon.store.rows import DERIVED, NOTE, SLOT, SUMMED, read_note
+from retcon.store.rows import DERIVED, NOTE_AND_BEFORE, SLOT, SUMMED, read_note
 from retcon.store.writing import FLUSH, make_doc, term_keys
 
-TIMEOUT = 30.0  # seconds to wait for another process that writes
 SHOWN = 20  # problems of one kind that are named
 _BATCH = 1000  # notes whose index entries are compared at once
 _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "fuse.s3fs", "glusterfs")
@@ -144,6 +143,9 @@ def _links(connection: sqlite3.Connection) -> Iterator[str]:
 
 def _schema(connection: sqlite3.Connection) -> Iterator[str]:
     yield from schema_problems(connection)
+
+
+def _strangers(connection: sqlite3.Connection) -> Iterator[str]:
     for name in sorted(set(written(connection)) - set(schema())):
         yield f"{name} is not part of the schema: another program made it"
 
@@ -201,8 +203,8 @@ def _index_of(connection: sqlite3.Connection, scope: int) -> Iterator[str]:
 
 def _docs(connection: sqlite3.Connection, scope: int, *, skip_damaged: bool = False) -> Iterator[postings.Doc]:
     """The current notes of the scope as the index should see them."""
-    columns = NOTE.replace("newer.id ", "newer.id, before.text ", 1)
-    for row in connection.execute(columns + "WHERE note.scope = ? AND newer.seq IS NULL ORDER BY note.slot", (scope,)):
+    query = NOTE_AND_BEFORE + "WHERE note.scope = ? AND newer.seq IS NULL ORDER BY note.slot"
+    for row in connection.execute(query, (scope,)):
         try:
             note = read_note(row[:17])
         except sqlite3.DatabaseError:
@@ -260,7 +262,7 @@ def _print(*columns: NDArray[np.uint64]) -> int:
 
 def _derived(connection: sqlite3.Connection) -> Iterator[str]:
     for table, query in DERIVED.items():
-        for row in connection.execute(query.replace(" FROM", ", sum FROM")):
+        for row in connection.execute(query):
             if checksum(*row[:-1]) != row[-1]:
                 yield f"{table} {str(row[0])[:40]!r} does not match its checksum"
     entries, size = connection.execute("SELECT count(*), coalesce(sum(bytes), 0) FROM reply").fetchone()
@@ -275,6 +277,7 @@ _FINDERS: tuple[tuple[str, str, Callable[[sqlite3.Connection], Iterator[str]]], 
     ("file", RESTORE, _pages),
     ("file", RESTORE, _links),
     ("schema", REPAIR, _schema),
+    ("schema", "ask that program to take it out, or drop it if nobody needs it", _strangers),
     ("note", f"delete it, or {RESTORE}", _notes),
     ("lost", f"{RESTORE}; 'retcon check --repair' accepts the loss", _seal),
     ("index", REPAIR, _scopes),
@@ -324,7 +327,7 @@ def _repair_schema(connection: sqlite3.Connection) -> None:
 
 def _drop_damaged(connection: sqlite3.Connection) -> None:
     for table, query in DERIVED.items():
-        rows = connection.execute(query.replace(" FROM", ", sum FROM")).fetchall()
+        rows = connection.execute(query).fetchall()
         key = "id" if table == "record" else "key"
         gone = [(row[0],) for row in rows if checksum(*row[:-1]) != row[-1]]
         connection.executemany(f"DELETE FROM {table} WHERE {key} = ?", gone)

@@ -28,6 +28,7 @@ from retcon.store.migrations import STEPS, migrate, schema, version, written
 
 T = TypeVar("T")
 
+TIMEOUT = 30.0  # seconds to wait for another process that writes
 PATIENCE = 5.0  # seconds that a fork waits for another thread's transaction
 PRIVATE = 0o600  # only its owner may read or write a store's files; SQLite gives -wal and -shm the mode of the file
 STEPS_BETWEEN_LOOKS = 20_000  # of SQLite's machine, about a millisecond, until the deadline is looked at again

@@ -173,7 +173,7 @@ def _seal_all(connection: sqlite3.Connection) -> None:
     connection.execute(update, (len(sums), total(sums.values()), min(1, len(sums))))
     for table, key in (("record", "id"), ("reply", "key")):
         for row in connection.execute(DERIVED[table]).fetchall():
-            connection.execute(f"UPDATE {table} SET sum = ? WHERE {key} = ?", (checksum(*row), row[0]))
+            connection.execute(f"UPDATE {table} SET sum = ? WHERE {key} = ?", (checksum(*row[:-1]), row[0]))
 
 
 STEPS: tuple[Step, ...] = (Step(_V1), Step(_V2), Step(_V3, _seal_all))

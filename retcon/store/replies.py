@@ -50,7 +50,7 @@ _LINK = "INSERT OR IGNORE INTO reply_source (note, reply) SELECT seq, ? FROM not
 def get(connection: sqlite3.Connection, keys: Sequence[str], sources: Sequence[str]) -> dict[str, Kept]:
     """The replies kept under these keys. They count as used now, and stand on these notes too from now on."""
     listed = json.dumps(list(dict.fromkeys(keys)))
-    query = DERIVED["reply"].replace(" FROM", ", sum FROM") + " WHERE key IN (SELECT value FROM json_each(?))"
+    query = DERIVED["reply"] + " WHERE key IN (SELECT value FROM json_each(?))"
     rows = connection.execute(query, (listed,))
     found = {row[0]: Kept(*row[:8]) for row in rows if checksum(*row[:8]) == row[8]}  # a damaged one is asked again
     missed = len(json.loads(listed)) - len(found)

@@ -21,11 +21,13 @@ LEFT JOIN note AS before ON before.seq = note.follows
 LEFT JOIN note AS older ON older.seq = note.supersedes
 """
 SUMMED = f"SELECT {_SUMMED}, note.sum {_LINKED}"  # what a note's checksum is over, then the checksum
-DERIVED = {  # what the checksums of derived texts are over
-    "record": "SELECT id, action, budget, text, about FROM record",
-    "reply": "SELECT key, model, text, prompt_tokens, completion_tokens, seconds, finish, logprob FROM reply",
+DERIVED = {  # the same of derived texts
+    "record": "SELECT id, action, budget, text, about, sum FROM record",
+    "reply": "SELECT key, model, text, prompt_tokens, completion_tokens, seconds, finish, logprob, sum FROM reply",
 }
-NOTE = f"SELECT {_SUMMED}, note.sum, newer.id {_LINKED}LEFT JOIN note AS newer ON newer.supersedes = note.seq\n"
+_NEWER = "LEFT JOIN note AS newer ON newer.supersedes = note.seq\n"
+NOTE = f"SELECT {_SUMMED}, note.sum, newer.id {_LINKED}{_NEWER}"
+NOTE_AND_BEFORE = f"SELECT {_SUMMED}, note.sum, newer.id, before.text {_LINKED}{_NEWER}"  # with the turn before it
 SLOT = 5  # where a row of the NOTE query has the slot
 
 

@@ -16,11 +16,11 @@ from typing import Any
 from retcon.errors import InputError, NotFoundError, StoreError
 from retcon.note import Filter, Note, Scope
 from retcon.store import Deleted, Progress, Snapshot, deleting, purging, replies, seal
-from retcon.store.checking import Check, check, repair
+from retcon.store.checking import Check, check
 from retcon.store.checksum import checksum
-from retcon.store.connections import Connections, Sync, check_schema, intact, translated
+from retcon.store.connections import TIMEOUT, Connections, Sync, check_schema, intact, translated
 from retcon.store.replies import Kept, ReplyStats
-from retcon.store.rows import NOTE, conditions, read_note
+from retcon.store.rows import DERIVED, NOTE, conditions, read_note
 from retcon.store.snapshot import SqliteSnapshot
 from retcon.store.writing import Writer
 
@@ -30,7 +30,7 @@ SYNCS = ("full", "normal")
 class SqliteStore:
     """Notes in one SQLite file."""
 
-    def __init__(self, path: str | os.PathLike[str], *, timeout: float = 30.0, sync: Sync = "full") -> None:
+    def __init__(self, path: str | os.PathLike[str], *, timeout: float = TIMEOUT, sync: Sync = "full") -> None:
         """Opens the file, or makes it. With `sync` "normal" what was written last may be lost with the power."""
         if sync not in SYNCS:
             raise InputError(f"sync is 'full' or 'normal', not {str(sync)[:40]!r}")
@@ -225,7 +225,7 @@ class SqliteStore:
 
     def get_record(self, record_id: str) -> tuple[str, str] | None:
         """Text of a kept record and what is noted about it, or None; one that is damaged is as if it were not there."""
-        query = "SELECT id, action, budget, text, about, sum FROM record WHERE id = ?"
+        query = DERIVED["record"] + " WHERE id = ?"
         with self._reading() as connection:
             row = connection.execute(query, (record_id,)).fetchone()
         return None if row is None or checksum(*row[:5]) != row[5] else (row[3], row[4])
@@ -295,11 +295,6 @@ class SqliteStore:
         """Whether the file holds what was written to it, and what to do where it does not."""
         with self._connections.use() as connection:
             return check(connection, self.path)
-
-    def repair(self) -> Check:
-        """The check after all that can be made again from the notes was made again."""
-        with self._connections.use() as connection:
-            return repair(connection, self.path)
 
     # -- connections -------------------------------------------------------------------------------------------------
 
