@@ -42,7 +42,7 @@ import numpy as np
 
 from bench import ROOT
 from bench.speed.corpus import corpus
-from retcon import Memory
+from retcon import Memory, Note
 from retcon.server import Keys, Limits
 
 OPTIONS = ("notes", "clients", "seconds", "adds", "threads", "kill_after", "seed")
@@ -269,13 +269,28 @@ def bare(db: str) -> None:
 # -- the measurement ---------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A store with the honest user's notes, and questions about them."""
+
+    db: Path
+    notes: list[Note]
+    queries: list[str]
+
+
+def filled(options: argparse.Namespace, folder: Path) -> Filled:
+    """The store that every run begins with."""
+    db, texts = folder / "load.db", corpus(options.seed)
+    notes = list(texts.notes(options.notes, user_id=USER))
+    with Memory(db) as memory:
+        memory.store.add(notes)
+    return Filled(db, notes, texts.queries([note.text for note in notes], 500))
+
+
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """All three runs, and what they say."""
-    db, texts = folder / "load.db", corpus(options.seed)
-    with Memory(db) as memory:
-        notes = list(texts.notes(options.notes, user_id=USER))
-        memory.store.add(notes)
-    queries = texts.queries([note.text for note in notes], 500)
+    store = filled(options, folder)
+    db, notes, queries = store.db, store.notes, store.queries
     work = Work(queries, options.adds)
     crowd = {"clients": options.clients, "seconds": options.seconds, "seed": options.seed}
     with running(served(db, options.threads)) as server:
@@ -415,18 +430,16 @@ def attacker(name: str, url: str, key: str, seconds: float) -> Iterator[None]:
 
 def attacked(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """The clients alone, then beside each attack."""
-    db, texts = folder / "load.db", corpus(options.seed)
+    store = filled(options, folder)
+    db = store.db
     with Memory(db) as memory:
-        notes = list(texts.notes(options.notes, user_id=USER))
-        memory.store.add(notes)
         words = " ".join(f"word{n}" for n in range(12_000))[:LARGE_TEXT]
         memory.add([f"{n} {words}" for n in range(options.large)], user_id=ENEMY, session="large")
         memory.add(list(TEXTS), user_id=ENEMY, session="texts")
     with contextlib.closing(Keys(f"{db}.keys")) as keys:
         honest = [keys.add(user_id=USER)[0] for _ in range(HONEST_KEYS)]
         enemy, _ = keys.add(user_id=ENEMY)
-    queries = texts.queries([note.text for note in notes], 500)
-    work = Work(queries, options.adds, keys=honest)
+    work = Work(store.queries, options.adds, keys=honest)
     found = {}
     for name in ("", *options.attacks):
         with running(served(db, options.threads)) as server, contextlib.ExitStack() as beside:
@@ -518,11 +531,8 @@ async def _watched(server: Server, seconds: float, every: float) -> list[dict[st
 
 def soak(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Mixed traffic for a long time, and whether memory and open files stay as they are."""
-    db, texts = folder / "load.db", corpus(options.seed)
-    with Memory(db) as memory:
-        notes = list(texts.notes(options.notes, user_id=USER))
-        memory.store.add(notes)
-    queries = texts.queries([note.text for note in notes], 500)
+    store = filled(options, folder)
+    db, queries = store.db, store.queries
 
     async def run(server: Server) -> tuple[Tally, list[dict[str, float]]]:
         tally = Tally(began=time.perf_counter())
