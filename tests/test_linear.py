@@ -4,6 +4,7 @@ Patterns are found by walking the package, so a new one is tested without being 
 many kinds, and each function too; functions over notes get hostile sets of notes. Time is this thread's own, so that a
 busy machine cannot fail a test; it is judged only where there is enough of it to judge.
 
+    a few characters -> already long? it doubles with each
     once and four times the text -> more than 3 x 3 times as long?
     -> once, twice and four times, the best of several runs -> more than 3 times as long at the larger doubling?
 
@@ -37,6 +38,7 @@ ROOT = Path(retcon.__file__).parent
 FLOOR = 0.02  # seconds below which nothing is judged
 STEEP = 3  # times as long for twice the text
 RUNS = 4
+SHORT = range(12, 48, 4)  # sizes at which nothing may take long: what doubles with each character shows here first
 
 # -- hostile texts -----------------------------------------------------------------------------------------------------
 
@@ -88,6 +90,9 @@ def seconds(call: Callable[[], object]) -> float:
 
 def growth(work: Callable[[Any], object], given: Callable[[int, int], Any], size: int, floor: float = FLOOR) -> str:
     """Nothing where the time grows with the size, or what it took; `given` makes the argument of a size and a run."""
+    for short in SHORT:
+        if (took := seconds(partial(work, given(short, 0)))) > 1 and short > SHORT[0]:  # the first call loads
+            return f"{took:.4f} s at a size of {short}"
     whole = seconds(partial(work, given(size, 0)))
     if whole < floor or whole < STEEP * STEEP * seconds(partial(work, given(size // 4, 0))):
         return ""
@@ -197,6 +202,12 @@ SQUARE = {
 def test_a_quadratic_pattern_is_caught(square: str) -> None:
     kind, size = SQUARE[square]
     assert growth(partial(exercise, re.compile(square)), partial(as_text, HOSTILE[kind]), size)
+
+
+def test_an_exponential_pattern_is_caught_before_it_takes_for_ever() -> None:
+    assert "at a size of" in growth(
+        partial(exercise, re.compile(r"a(?:'(?:[a-z]++|\w)+)*")), partial(as_text, HOSTILE["many \"a'b'\""]), 4_000
+    )
 
 
 def test_a_quadratic_function_is_caught() -> None:

@@ -25,7 +25,7 @@ _RAISED = "".join(sorted(RAISED))
 _LETTER = rf"(?:[A-Za-z]++|{_PLAIN}|[{_RAISED}\u0300-\u036f])"
 TOKEN = re.compile(
     r"(?=[\w%$£€¥₹⁻₋])(?:"  # what no token begins with is passed over at once: the sets of signs are long
-    rf"\d+(?:[.,:/\-–—]\d+)*|(?:[A-Za-z]|{_PLAIN}){_LETTER}*+(?:['’]{_LETTER}+)*|[%$£€¥₹]|[{''.join(sorted(SIGNS))}]"
+    rf"\d+(?:[.,:/\-–—]\d+)*|(?:[A-Za-z]|{_PLAIN}){_LETTER}*+(?:['’]{_LETTER}++)*+|[%$£€¥₹]|[{''.join(sorted(SIGNS))}]"
     rf"|[⁻₋]?(?:(?![⁻₋])[{_RAISED}])+)"
 )
 _OPENERS = frozenset(':"“”«»‘*#•·|\n\r\t>')
