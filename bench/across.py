@@ -19,7 +19,8 @@ import numpy as np
 
 from bench.findings import Ways, estimated, keep, rounded, rows_of, ways_to_draw
 from bench.gate import ALPHA, DELTA, DRAWS, FREE, JUDGES, ROWS, SEED, SIX, halves, panel_of
-from retcon.crossfit import (
+from retcon.features import FEATURES
+from retcon.lab.crossfit import (
     LADDERS,
     LEARNERS,
     REFERENCE,
@@ -31,8 +32,7 @@ from retcon.crossfit import (
     crossfit,
     frozen,
 )
-from retcon.features import FEATURES
-from retcon.outcomes import Panel, panel
+from retcon.lab.outcomes import Panel, panel
 
 Three = tuple[Panel, Panel, Panel]
 

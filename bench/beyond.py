@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from bench.findings import Ways, estimated, gains, keep, rounded, rows_of, ways_to_draw
 from bench.gate import DRAWS, JUDGES, ROWS, SEED, halves
-from retcon import ladder
-from retcon.ladder import Plan, Walked, walk
+from retcon.lab import fit_ladder as ladder
+from retcon.lab.fit_ladder import Plan, Walked, walk
+from retcon.lab.outcomes import Panel, panel
 from retcon.note import RETAIN
-from retcon.outcomes import Panel, panel
 from retcon.route import Router, shipped
 
 LARGE = ("locomo-large", "pool-large")

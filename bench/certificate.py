@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.progress import track
 
 from bench import ROOT
-from retcon.calibrate import certified_threshold, joint_thresholds, paper_threshold, smallest_n
+from retcon.lab.calibrate import certified_threshold, joint_thresholds, paper_threshold, smallest_n
 
 ALPHAS = (0.02, 0.05, 0.10)
 DELTA = 0.10

@@ -3,7 +3,7 @@
     python -m bench.climb --out bench/results/climb.json
 
 The shipped ladders, on questions that they did not learn from: LoCoMo's fit and calibration questions, and the part of
-LongMemEval's pool that only calibrated thresholds, which ladders have none of. `max_rungs` cuts an order short. A false
+LongMemEval's pool that only calibrated thresholds, which ladders have none of. `max_looks` cuts an order short. A false
 answer is any answer to a question that the history cannot answer.
 """
 
@@ -17,8 +17,8 @@ from typing import Any
 from bench.beyond import ROUTERS
 from bench.findings import estimated, keep, rounded, rows_of, ways_to_draw
 from bench.gate import DRAWS, JUDGES, ROWS, SEED, halves
-from retcon.ladder import RUNGS, Array, Walked, served, walk, whole_first
-from retcon.outcomes import Panel, panel
+from retcon.lab.fit_ladder import LOOKS, Array, Walked, served, walk, whole_first
+from retcon.lab.outcomes import Panel, panel
 from retcon.route import Router, shipped
 
 SAFE = "whole notes first"
@@ -28,7 +28,7 @@ RUNS = {"locomo-product": "locomo-abstention", "pool-product": "pool-abstention"
 def climbed(router: Router, made: Panel) -> dict[str, Walked]:
     """What the ladder comes to with one look, two, and so on, and with all of them after one at whole notes."""
     order = served(router, made)
-    cut = {str(most): order[:, :, :most] for most in range(1, 1 + min(RUNGS, len(router.actions)))}
+    cut = {str(most): order[:, :, :most] for most in range(1, 1 + min(LOOKS, len(router.actions)))}
     return {name: walk(made, plan) for name, plan in {**cut, SAFE: whole_first(order)}.items()}
 
 

@@ -11,9 +11,8 @@ from bench.across import ONE_ORDER
 from bench.findings import PRESPECIFIED
 from bench.gate import SHIPPED
 from bench.shown import FIRST, RESULTS, load, named, of_action
-from retcon.crossfit import REFERENCE, TWICE, VOTE
-from retcon.stats import Estimate
-from retcon.study.drawing import (
+from retcon.lab.crossfit import REFERENCE, TWICE, VOTE
+from retcon.lab.report.drawing import (
     BLUE,
     GREEN,
     GREY,
@@ -27,6 +26,7 @@ from retcon.study.drawing import (
     points,
     rule,
 )
+from retcon.lab.stats import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 
 from bench.gate import ALPHA, DELTA, DRAWS, JUDGES, ROWS, SEED, false_answers, halves
 from bench.runs import EVERY, PAPER, RUNS
-from retcon.crossfit import REFERENCE, CrossFit, Rules, crossfit, default_policies
-from retcon.learn import summarise
-from retcon.note import RETAIN
-from retcon.outcomes import Outcomes, Panel, panel, read, run_mean
-from retcon.stats import (
+from retcon.lab.crossfit import REFERENCE, CrossFit, Rules, crossfit, default_policies
+from retcon.lab.learn import summarise
+from retcon.lab.outcomes import Outcomes, Panel, panel, read, run_mean
+from retcon.lab.stats import (
     Crossover,
     Estimate,
     Resamples,
@@ -40,6 +39,7 @@ from retcon.stats import (
     replicates,
     resample,
 )
+from retcon.note import RETAIN
 
 Array = NDArray[np.float64]
 Ways = Mapping[str, Resamples]  # what is drawn -> the draws
@@ -70,7 +70,7 @@ class Routing:
 
 ROUTINGS = (
     Routing("longmemeval-paper", "longmemeval-controlled", PAPER),
-    Routing("longmemeval-all", "longmemeval-controlled", EVERY, repeats=5),  # 3,609 orders of four rungs
+    Routing("longmemeval-all", "longmemeval-controlled", EVERY, repeats=5),  # 3,609 orders of four looks
     Routing("history-paper", "locomo-history", PAPER[:3], "conversation"),
     Routing("history-all", "locomo-history", tuple(a for a in EVERY if "rewrite" not in a), "conversation", repeats=5),
 )

@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench import ROOT
-from retcon import ladder
-from retcon.calibrate import upper_bound
-from retcon.crossfit import (
+from retcon.features import TYPES
+from retcon.lab import fit_ladder as ladder
+from retcon.lab.calibrate import upper_bound
+from retcon.lab.crossfit import (
     LADDERS,
     REFERENCE,
     Calibrated,
@@ -35,10 +36,9 @@ from retcon.crossfit import (
     learned_ladder,
     trained_fixed,
 )
-from retcon.features import TYPES
-from retcon.learn import summarise
-from retcon.outcomes import Outcomes, Panel, panel, read
-from retcon.stats import interval, resample
+from retcon.lab.learn import summarise
+from retcon.lab.outcomes import Outcomes, Panel, panel, read
+from retcon.lab.stats import interval, resample
 
 ROWS = ROOT / "bench" / "results" / "rows"
 SEED, DRAWS, ALPHA, DELTA, CAP = 20261115, 10_000, 0.05, 0.10, 0.02

@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 
 from bench.findings import keep, rounded, rows_of
 from bench.gate import DRAWS, JUDGES, ROWS, SEED
-from retcon.calibrate import upper_bound
-from retcon.crossfit import LADDERS, LEARNERS, REFERENCE, Policy, Rules, always
-from retcon.fit import folds, question_groups
-from retcon.ladder import walk
-from retcon.outcomes import Outcomes, Panel, panel
-from retcon.stats import interval, resample
+from retcon.lab.calibrate import upper_bound
+from retcon.lab.crossfit import LADDERS, LEARNERS, REFERENCE, Policy, Rules, always
+from retcon.lab.fit import folds, question_groups
+from retcon.lab.fit_ladder import walk
+from retcon.lab.outcomes import Outcomes, Panel, panel
+from retcon.lab.stats import interval, resample
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

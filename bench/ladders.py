@@ -3,7 +3,7 @@
     python -m bench.ladders --out bench/results/ladders.json
 
 Four folds train, one tests, 20 ways to deal them (by question on LongMemEval, by conversation on LoCoMo); every order
-of up to four rungs is walked, and a call costs .01. Rows from RETCON_PILOT or ../shared/pilot/outcomes.csv.
+of up to four looks is walked, and a call costs .01. Rows from RETCON_PILOT or ../shared/pilot/outcomes.csv.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.pilot import FOCUSED, pilot_file
-from retcon import ladder
-from retcon.fit import folds, question_groups, ridge
-from retcon.ladder import LEVEL, Order, constant_plan, walk, worth
-from retcon.outcomes import Panel, panel, read
+from retcon.lab import fit_ladder as ladder
+from retcon.lab.fit import folds, question_groups, ridge
+from retcon.lab.fit_ladder import LEVEL, Order, constant_plan, walk, worth
+from retcon.lab.outcomes import Panel, panel, read
 
 Array = NDArray[np.float64]
 REPEATS, FOLDS = 20, 5
@@ -30,7 +30,7 @@ STUDIES = {
     "LoCoMo, no model writes": ("full-history", ("retain", "extract", "trunc"), "conversation"),
 }
 FORMS: dict[str, dict[str, Any]] = {
-    "best fixed action per budget": {"rungs": 1, "by": "budget"},
+    "best fixed action per budget": {"looks": 1, "by": "budget"},
     "one order for all": {"by": "all"},
     "one order per budget": {"by": "budget"},
     "ridge over the 10 best orders, features": {"kept": 10, "level": 0.0},
@@ -60,7 +60,7 @@ def choose(values: Array, rows: Array, train: NDArray[Any], test: NDArray[Any], 
 
 def study(made: Panel, group: str) -> dict[str, dict[str, float]]:
     """Accuracy and reader calls of every form."""
-    every = ladder.orders(len(made.actions), rungs=min(4, len(made.actions)))
+    every = ladder.orders(len(made.actions), looks=min(4, len(made.actions)))
     walked = [walk(made, constant_plan(made, order)) for order in every]
     final, calls = (np.stack([getattr(each, name) for each in walked]) for name in ("utility", "calls"))
     values = worth(made, every, call_price=ladder.CALL_PRICE, token_price=0.0)
@@ -71,7 +71,7 @@ def study(made: Panel, group: str) -> dict[str, dict[str, float]]:
 def _form(
     made: Panel, group: str, every: list[Order], known: tuple[Array, Array, Array], form: dict[str, Any]
 ) -> tuple[float, float]:
-    few = [i for i, order in enumerate(every) if len(order) <= form.get("rungs", 4)]
+    few = [i for i, order in enumerate(every) if len(order) <= form.get("looks", 4)]
     final, calls, values = (part[few] for part in known)
     scale = made.x.reshape(-1, made.x.shape[2]).std(axis=0)
     level = np.broadcast_to(form.get("level", 0.0) * np.eye(len(made.budgets)), (*made.x.shape[:2], len(made.budgets)))

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from bench.findings import rows_of
 from bench.gate import JUDGES, ROWS
-from retcon.outcomes import JUDGE, Outcomes, from_rows
-from retcon.study.report import report
+from retcon.lab.outcomes import JUDGE, Outcomes, from_rows
+from retcon.lab.report.build import report
 
 RUNS = (
     "longmemeval-controlled", "locomo-controlled", "longmemeval-small", "locomo-history", "pool-abstention",

@@ -25,8 +25,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 from bench import ROOT, data_file
-from retcon import fit, ladder
-from retcon.crossfit import (
+from retcon.features import FEATURES, spread
+from retcon.lab import fit
+from retcon.lab import fit_ladder as ladder
+from retcon.lab.crossfit import (
     LEARNERS,
     REFERENCE,
     TWICE,
@@ -38,12 +40,11 @@ from retcon.crossfit import (
     crossfit,
     default_policies,
 )
-from retcon.features import FEATURES, spread
-from retcon.learn import summarise
+from retcon.lab.data import datasets
+from retcon.lab.learn import summarise
+from retcon.lab.outcomes import Outcomes, Panel, panel, read
 from retcon.model import embedder
-from retcon.outcomes import Outcomes, Panel, panel, read
 from retcon.route import Router
-from retcon.study import datasets
 
 JUDGES = ("llm", "overlap")
 REPEATS, DRAWS, SEED = 20, 10_000, 0

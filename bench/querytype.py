@@ -5,7 +5,7 @@ Beside it, the two embedders are compared on the features they feed, on LongMemE
     python -m bench.querytype            print the measurements
     python -m bench.querytype --write    also write retcon/querytype.json, docs/querytypes.md and docs/routing.md
 
-The cues (`retcon/querytype.py`) were written while looking at LongMemEval; the penalty is chosen by cross-validation.
+The cues (`retcon/lab/querytype.py`) were written while looking at LongMemEval; cross-validation chooses the penalty.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from bench import ROOT, data_file
 from retcon.features import TYPES, QueryTypes, spread
+from retcon.lab.querytype import CUES, Array, Hits, Places, best_penalty, cue_matrix, deal, probabilities, train
 from retcon.model import HashingEmbed, WordLlamaEmbed
-from retcon.querytype import CUES, Array, Hits, Places, best_penalty, cue_matrix, deal, probabilities, train
 
 OURS = ROOT / "bench" / "questions.jsonl"
 MODEL = ROOT / "retcon" / "querytype.json"

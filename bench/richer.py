@@ -22,11 +22,11 @@ import numpy as np
 
 from bench.gate import DRAWS, ROWS, SEED
 from bench.runs import RUNS, questions
-from retcon.crossfit import REFERENCE, Direct, Policy, Rules, crossfit, trained_fixed
+from retcon.lab.crossfit import REFERENCE, Direct, Policy, Rules, crossfit, trained_fixed
+from retcon.lab.outcomes import Panel, panel, read
+from retcon.lab.protocols import PROTOCOLS, cases
+from retcon.lab.stats import interval, resample
 from retcon.note import Cluster
-from retcon.outcomes import Panel, panel, read
-from retcon.stats import interval, resample
-from retcon.study.protocols import PROTOCOLS, cases
 from retcon.words import query_terms, stems
 
 FORMS = ("who", "when", "where", "what", "which", "how many", "how", "why")

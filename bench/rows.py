@@ -3,7 +3,7 @@
     python -m bench.rows --runs out --out bench/results/rows
 
 LongMemEval's questions trained the classifier of query types, so in the rows of its pool the guessed types are replaced
-by the guesses of classifiers that did not see the question (`retcon.querytype.out_of_fold`).
+by the guesses of classifiers that did not see the question (`retcon.lab.querytype.out_of_fold`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 from bench import ROOT
 from bench.runs import RUNS, Run, questions
 from retcon.features import TYPES
-from retcon.outcomes import Outcomes, from_rows, read, write
-from retcon.querytype import cue_matrix, out_of_fold
+from retcon.lab.outcomes import Outcomes, from_rows, read, write
+from retcon.lab.querytype import cue_matrix, out_of_fold
 
 ROWS = ROOT / "bench" / "results" / "rows"
 SEED = 20261115

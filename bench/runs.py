@@ -22,12 +22,13 @@ from typing import Any
 from bench import ROOT, data_file
 from retcon.cache import ReplyCache
 from retcon.errors import ModelError, ModelUnavailableError
-from retcon.model import Ask, Chat, HfChat, Reply, chat
-from retcon.outcomes import write
+from retcon.lab.data import Question, load
+from retcon.lab.gpu.chat import TransformersChat
+from retcon.lab.label import cells, label
+from retcon.lab.outcomes import write
+from retcon.lab.protocols import PROTOCOLS, SHORT, cases
+from retcon.model import Ask, Chat, Reply, chat
 from retcon.store.replies import Kept
-from retcon.study import Question, load
-from retcon.study.label import cells, label
-from retcon.study.protocols import PROTOCOLS, SHORT, cases
 
 PREREG = ROOT / "bench" / "prereg"
 MODEL = "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M-bf16"
@@ -162,13 +163,13 @@ def opened(where: str | None, name: str | None, known: str, batch_tokens: int) -
     if where is None:
         return Replay(known)
     if (Path(where) / "config.json").is_file():
-        return HfChat(where, name=known, batch_tokens=batch_tokens, batch_rows=2048)
+        return TransformersChat(where, name=known, batch_tokens=batch_tokens, batch_rows=2048)
     return chat(where, name=name, timeout=600, concurrency=16)
 
 
 def keep(run: Run, made: dict[str, Any], out: Path) -> None:
     """The rows as CSV, gate questions in a file of their own; the words beside them."""
-    from retcon.outcomes import from_rows
+    from retcon.lab.outcomes import from_rows
 
     for part, rows in (
         ("", [row for row in made["rows"] if row["fold"] != "gate"]),

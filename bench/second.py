@@ -17,11 +17,11 @@ import numpy as np
 
 from bench.findings import Ways, estimated, keep, rounded, rows_of, ways_to_draw
 from bench.gate import ALPHA, DELTA, DRAWS, JUDGES, ROWS, SEED, parts
-from retcon.calibrate import upper_bound
-from retcon.crossfit import REFERENCE, VOTE, Result, Rules, frozen, trained_fixed
-from retcon.ladder import Array, Plan, served, walk, whole_first
+from retcon.lab.calibrate import upper_bound
+from retcon.lab.crossfit import REFERENCE, VOTE, Result, Rules, frozen, trained_fixed
+from retcon.lab.fit_ladder import Array, Plan, served, walk, whole_first
+from retcon.lab.outcomes import Outcomes, Panel
 from retcon.note import RETAIN
-from retcon.outcomes import Outcomes, Panel
 from retcon.route import Router, shipped
 
 SECOND = "locomo-second"

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from bench import ROOT
 from bench.gate import ALPHA, DELTA, FREE, ROWS, SEED, SIX, halves, panel_of
-from retcon.learn import calibrate_router, constants, fit_router
-from retcon.outcomes import Outcomes, Panel, panel, read
+from retcon.lab.learn import calibrate_router, constants, fit_router
+from retcon.lab.outcomes import Outcomes, Panel, panel, read
 from retcon.route import Router
 
 ROUTERS = ROOT / "retcon" / "routers"

@@ -17,9 +17,9 @@ from bench.findings import AGNOSTIC, CONTROLLED, PRESPECIFIED, falls
 from bench.gate import ALPHA, CAPPED, JUDGES, RIVALS, SHIPPED
 from bench.judges import ACTIONS, HOW, NAMES
 from bench.second import PRIMARY
-from retcon.crossfit import REFERENCE, TWICE, VOTE
-from retcon.study import published
-from retcon.study.published import bracket, change, number
+from retcon.lab.crossfit import REFERENCE, TWICE, VOTE
+from retcon.lab.report import published
+from retcon.lab.report.published import bracket, change, number
 
 RESULTS = ROOT / "bench" / "results"
 FIRST, SECOND = JUDGES

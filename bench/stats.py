@@ -23,7 +23,7 @@ import scipy  # type: ignore[import-untyped, unused-ignore]
 import scipy.stats  # type: ignore[import-untyped, unused-ignore]
 from numpy.typing import NDArray
 
-from retcon.stats import intervals, resample
+from retcon.lab.stats import intervals, resample
 
 Array = NDArray[np.float64]
 QUESTIONS, WHOLE, STRATA, DRAWS, SEED = 300, 60, 40, 10_000, 1
@@ -78,7 +78,7 @@ def best(call: Callable[[Array], Array], values: Array, repeats: int) -> tuple[f
 
 
 WAYS: dict[str, tuple[Callable[[Array], Array], int]] = {
-    "retcon.stats": (ours, 15),
+    "retcon.lab.stats": (ours, 15),
     "SciPy, one call": (in_batches, 3),
     "SciPy, a call for each column": (by_column, 3),
 }

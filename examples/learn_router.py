@@ -3,9 +3,9 @@
 import random
 
 from retcon import Memory
-from retcon.crossfit import REFERENCE, crossfit, default_policies
-from retcon.learn import calibrate_router, fit_router, summarise
-from retcon.outcomes import from_rows, panel
+from retcon.lab.crossfit import REFERENCE, crossfit, default_policies
+from retcon.lab.learn import calibrate_router, fit_router, summarise
+from retcon.lab.outcomes import from_rows, panel
 
 BUDGETS = (32, 64, 128)
 

@@ -22,7 +22,7 @@ async def main(folder: str) -> None:
         said = {"text": "I adopted a cat named Pixel. She is grey.", "timestamp": "2026-05-09"}
         await client.call_tool("add_memory", said)
 
-        asked = {"query": "When did I get my cat?", "budget_tokens": 64}
+        asked = {"query": "When did I get my cat?", "budget": 64}
         first = (await client.call_tool("get_memory_context", asked)).structured_content
         print(first["action"], first["tokens"], "tokens:", first["text"])
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from retcon.mechanism import Swap, decompose, example, joint, localized, plug_in, sweep
+from retcon.lab.mechanism import Swap, decompose, example, joint, localized, plug_in, sweep
 
 # Four queries, equally likely. Two raw notes fit the budget, and answer the second and third query.
 asked = {

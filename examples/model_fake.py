@@ -1,11 +1,11 @@
-"""Test code that asks a model without having one: a fake, a cassette of recorded replies, and the reply cache."""
+"""Test code that asks a model without having one: a fake, and the reply cache."""
 
 import tempfile
 from pathlib import Path
 
 from retcon.cache import CachedChat, ReplyCache
 from retcon.errors import RateLimitError
-from retcon.model import Ask, CassetteChat, FakeChat
+from retcon.model import Ask, FakeChat
 
 ask = Ask(({"role": "user", "content": "Who has a cat?"},), max_tokens=20)
 
@@ -17,10 +17,6 @@ for found in fake([ask, ask, ask]):
 print("asked:", len(fake.asked))
 
 with tempfile.TemporaryDirectory() as folder:
-    tape = Path(folder) / "tape.jsonl"
-    CassetteChat(tape, FakeChat(["Ann has a cat."], name="recorded"))([ask])
-    print("replayed:", *CassetteChat(tape)([ask]))
-
     cache = ReplyCache(Path(folder) / "replies.db")
     for _ in range(2):
         model = CachedChat(FakeChat(["Ann has a cat."]), cache, prompt_version="1")

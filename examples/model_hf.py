@@ -8,7 +8,7 @@ import tempfile
 
 from retcon import Memory
 from retcon.errors import MissingExtraError
-from retcon.model import HfChat
+from retcon.lab.gpu.chat import TransformersChat
 
 
 def tiny_model(folder: str) -> str:
@@ -33,7 +33,7 @@ def tiny_model(folder: str) -> str:
 
 
 def main(folder: str) -> None:
-    with Memory(":memory:", model=HfChat(folder)) as memory:
+    with Memory(":memory:", model=TransformersChat(folder)) as memory:
         memory.add("Ann adopted a cat named Pixel from the shelter on Mill Road.", timestamp="2026-05-09")
         recall = memory.recall("What did Ann adopt?", budget=32, action="merge")
         print(f"{recall.action}, {recall.tokens} of 32 tokens: {recall.text!r}")
@@ -45,7 +45,7 @@ if len(sys.argv) > 1:
 else:
     with tempfile.TemporaryDirectory() as made:
         try:
-            HfChat(made)
+            TransformersChat(made)
         except MissingExtraError as error:
             print(error)
         except (OSError, ValueError):  # the empty folder is no model yet, but the libraries are there

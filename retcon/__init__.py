@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from retcon.answer import Answer, Rung
+from retcon.answer import Answer, Look
 from retcon.errors import RetconError
 from retcon.memory import Memory
 from retcon.note import (
@@ -29,8 +29,27 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Answer", "AsyncMemory", "Claim", "Cluster", "Decision", "Deleted", "Dropped", "Fidelity", "Filter", "Hit",
-    "Memory", "Note", "Packed", "Recall", "Record", "RetconError", "Router", "Rung", "Scope", "Source", "Usage",
+    "Answer",
+    "AsyncMemory",
+    "Claim",
+    "Cluster",
+    "Decision",
+    "Deleted",
+    "Dropped",
+    "Fidelity",
+    "Filter",
+    "Hit",
+    "Look",
+    "Memory",
+    "Note",
+    "Packed",
+    "Recall",
+    "Record",
+    "RetconError",
+    "Router",
+    "Scope",
+    "Source",
+    "Usage",
     "__version__",
 ]  # fmt: skip
 

@@ -47,7 +47,7 @@ _OPENING = " \t\n\"'“”‘’«*_`([.-"  # what may stand before the first wo
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class Look:
     """One look: what was recalled, what the reader said to it, and what both cost.
 
     `abstained`: it gave no answer. A reader that failed has said nothing either, and `error` has the reason.
@@ -77,7 +77,7 @@ class Answer:
 
     question: str
     text: str | None
-    rungs: tuple[Rung, ...]
+    looks: tuple[Look, ...]
     usage: Usage
     warnings: tuple[str, ...] = ()
 
@@ -87,25 +87,25 @@ class Answer:
             "question": self.question,
             "answer": self.text,
             "in_memory": self.text is not None,
-            "rungs": [rung.to_dict() for rung in self.rungs],
+            "looks": [look.to_dict() for look in self.looks],
             "usage": self.usage.to_dict(),
             "warnings": list(self.warnings),
         }
 
 
-def concluded(question: str, rungs: Sequence[Rung]) -> Answer:
+def concluded(question: str, looks: Sequence[Look]) -> Answer:
     """The answer of the last look; where the reader failed at every one, its first error is raised."""
-    errors = [rung.error for rung in rungs if rung.error is not None]
-    if errors and not any(rung.recall.text and rung.error is None for rung in rungs):
+    errors = [look.error for look in looks if look.error is not None]
+    if errors and not any(look.recall.text and look.error is None for look in looks):
         raise errors[0]
     warnings: list[str] = []
-    for rung in rungs:
-        warnings += rung.recall.warnings
-        if rung.error is not None:
-            warnings.append(f"the reader failed on what {rung.recall.action} gave: {rung.error}")
-    spent = sum((rung.usage for rung in rungs), Usage())
-    text = None if rungs[-1].abstained else rungs[-1].reply
-    return Answer(question, text, tuple(rungs), spent, tuple(dict.fromkeys(warnings)))
+    for look in looks:
+        warnings += look.recall.warnings
+        if look.error is not None:
+            warnings.append(f"the reader failed on what {look.recall.action} gave: {look.error}")
+    spent = sum((look.usage for look in looks), Usage())
+    text = None if looks[-1].abstained else looks[-1].reply
+    return Answer(question, text, tuple(looks), spent, tuple(dict.fromkeys(warnings)))
 
 
 def prompt(

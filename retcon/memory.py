@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 
 from retcon import pack, retrieve, validate
 from retcon.answer import PROMPTS as ANSWER_PROMPTS
-from retcon.answer import Answer, Rung, abstains, concluded
+from retcon.answer import Answer, Look, abstains, concluded
 from retcon.answer import prompt as reader_prompt
 from retcon.cache import CachedChat, owners
 from retcon.errors import AuthError, InputError, ModelError, StoreError, shown
 from retcon.features import features, query_type
 from retcon.model import Chat, Embed, chat, embedder
 from retcon.note import RETAIN, Cluster, Decision, Filter, Hit, Note, Recall, Scope, Usage
-from retcon.operate import LADDER, PROMPTS, check_actions, next_rung, usable
+from retcon.operate import LADDER, PROMPTS, check_actions, next_look, usable
 from retcon.perform import GUARDS, Guard, Meter, Performer
 from retcon.route import Router, default_router
 from retcon.store import Deleted, Progress
@@ -372,17 +372,17 @@ class Memory:
     ) -> Decision:
         if exclude and model and self.router.ladder is not None:
             free = self.router.decide(x, budget=budget, available=available)
-            rung = next((name for name in free.order if name not in exclude), None)
-            if rung is not None:
-                return _climbed(free, rung)
+            look = next((name for name in free.order if name not in exclude), None)
+            if look is not None:
+                return _climbed(free, look)
             if (own := next((name for name in self._strangers(available) if name not in exclude), None)) is not None:
                 return _named(free, own, f"{own}: not in the ladder of {self.router.name}, so after its end")
         known = set(self.router.actions)  # a router can put in order what it knows; for the safe action one is enough
         orders = known.issuperset(available) if model else known.intersection(available).difference(exclude)
         if orders or not exclude:
             return self.router.decide(x, budget=budget, available=available, exclude=exclude)
-        rung = next_rung(available, exclude)
-        return _named(self.router.decide(x, budget=budget), rung, f"{rung}: the next after {', '.join(exclude)}")
+        look = next_look(available, exclude)
+        return _named(self.router.decide(x, budget=budget), look, f"{look}: the next after {', '.join(exclude)}")
 
     def _strangers(self, available: Iterable[str]) -> tuple[str, ...]:
         """The caller's own actions that the router does not know; they come after the end of its ladder."""
@@ -441,50 +441,50 @@ class Memory:
         since: str | datetime | None = None,
         until: str | datetime | None = None,
         metadata: Mapping[str, Any] | None = None,
-        max_rungs: int = 4,
+        max_looks: int = 4,
         max_tokens: int | None = None,
         safe: bool = False,
-        seen: Callable[[Rung], None] | None = None,
+        seen: Callable[[Look], None] | None = None,
     ) -> Answer:
         """The reader's answer from what memory recalls; while it finds none there, from the next best recall.
 
         The order of looks is that of the router's ladder where it has one. Stops at an answer, at the ladder's end
-        (without one, when every action was tried), after `max_rungs` looks, or once reading and writing have cost
+        (without one, when every action was tried), after `max_looks` looks, or once reading and writing have cost
         `max_tokens`. The text is None where memory does not hold the answer. `seen` is called with each look. A reader
         that fails is a warning; where it failed at every look, its first error is raised.
 
         With `safe` no right answer that whole notes give is lost: a look at them comes before the others, which are
-        what `max_rungs` then bounds. Where the reader fails at that look, its error is raised.
+        what `max_looks` then bounds. Where the reader fails at that look, its error is raised.
         """
         if self.chat is None:
             raise InputError("ask needs a reader: Memory(model=...), or call recall and read the text yourself")
         started = time.perf_counter()
-        budget, max_rungs = check_budget(budget), validate.whole("max_rungs", max_rungs, most=100)
+        budget, max_looks = check_budget(budget), validate.whole("max_looks", max_looks, most=100)
         most = math.inf if max_tokens is None else validate.whole("max_tokens", max_tokens, most=10**12)
         scope, only = validate.scope(user_id, agent_id, run_id), validate.only(session, since, until, metadata)
         cluster = self._cluster(validate.query(question), scope, only)
         decision = self._strange_reader.told(_first_look(self._decide(cluster, budget, None, ()), whole=safe))
         order = decision.order  # empty where the router has no ladder: then every action may have its turn
         recall: Recall | None = self._recall(cluster, decision, (), started)
-        rungs: list[Rung] = []
+        looks: list[Look] = []
         while recall is not None:
-            rungs.append(self._look(recall, cluster))
+            looks.append(self._look(recall, cluster))
             if seen is not None:
-                seen(rungs[-1])
-            spent = sum((rung.usage for rung in rungs), Usage())
-            if not rungs[-1].abstained or len(rungs) >= max_rungs + safe or spent.tokens >= most or not cluster.hits:
+                seen(looks[-1])
+            spent = sum((look.usage for look in looks), Usage())
+            if not looks[-1].abstained or len(looks) >= max_looks + safe or spent.tokens >= most or not cluster.hits:
                 break
-            if isinstance(rungs[-1].error, AuthError) or (safe and rungs[0].error is not None):
+            if isinstance(looks[-1].error, AuthError) or (safe and looks[0].error is not None):
                 break  # a key that was refused is refused at every look; what whole notes answer must be known first
             if order and {*order, *self._strangers(usable(self.chat))} <= set(recall.tried):
                 break  # the ladder ends here: it learned that no further look pays
             recall = self._next(cluster, budget, recall.tried)
-        return concluded(question, rungs)
+        return concluded(question, looks)
 
-    def _look(self, recall: Recall, cluster: Cluster) -> Rung:
+    def _look(self, recall: Recall, cluster: Cluster) -> Look:
         """What the reader says to the recalled text; a text that it has read before is answered from the cache."""
         if not recall.text:
-            return Rung(recall, "", True, recall.usage)
+            return Look(recall, "", True, recall.usage)
         assert self.chat is not None
         meter = Meter(self.chat)
         about = [source.id for source in recall.sources]
@@ -496,8 +496,8 @@ class Memory:
         except ModelError as error:
             reply = error
         if isinstance(reply, ModelError):
-            return Rung(recall, "", True, recall.usage + meter.usage, reply)
-        return Rung(recall, reply.text.strip(), abstains(reply.text), recall.usage + meter.usage)
+            return Look(recall, "", True, recall.usage + meter.usage, reply)
+        return Look(recall, reply.text.strip(), abstains(reply.text), recall.usage + meter.usage)
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
@@ -644,10 +644,10 @@ def _named(decision: Decision, action: str, why: str, *, forced: bool = False) -
     return replace(decision, action=action, reason=why, forced=forced, certified=False)
 
 
-def _climbed(decision: Decision, rung: str) -> Decision:
-    """The decision for one rung of the router's ladder."""
-    place = decision.order.index(rung) + 1
-    return _named(decision, rung, f"{rung}: rung {place} of the ladder {' > '.join(decision.order)}")
+def _climbed(decision: Decision, look: str) -> Decision:
+    """The decision for one look of the router's ladder."""
+    place = decision.order.index(look) + 1
+    return _named(decision, look, f"{look}: look {place} of the ladder {' > '.join(decision.order)}")
 
 
 def _first_look(free: Decision, *, whole: bool) -> Decision:

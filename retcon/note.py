@@ -143,7 +143,7 @@ class Decision:
     extrapolated: bool = False  # the budget lies outside what the router was calibrated on
     forced: bool = False  # the caller named the action
     certified: bool = False  # the router's certificate of bounded harm holds for this decision
-    order: tuple[str, ...] = ()  # the rungs of the router's ladder for this query, where it has one
+    order: tuple[str, ...] = ()  # the looks of the router's ladder for this query, where it has one
     warnings: tuple[str, ...] = ()  # what makes the prediction doubtful
 
     def to_dict(self) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def usable(chat: Chat | None) -> tuple[str, ...]:
     return tuple(name for name, action in ACTIONS.items() if chat is not None or not action.needs_model)
 
 
-def next_rung(available: Iterable[str], exclude: Iterable[str]) -> str:
+def next_look(available: Iterable[str], exclude: Iterable[str]) -> str:
     """The first action of the ladder, then of the registry, that is available and not excluded."""
     left = [name for name in available if name not in set(exclude)]
     if not left:

@@ -71,7 +71,7 @@ class Ladder:
             raise RouterError(f"the ladder: {fault}")
 
     def order(self, x: Sequence[float], *, budget: int, available: Iterable[str] | None = None) -> tuple[str, ...]:
-        """The rungs for one feature vector (in the order of `FEATURES`), without actions that are not available.
+        """The looks for one feature vector (in the order of `FEATURES`), without actions that are not available.
 
         Empty where the ladder knows none of the available actions.
         """
@@ -79,8 +79,8 @@ class Ladder:
         usable = None if available is None else set(available)
         best: float = -math.inf
         found: tuple[str, ...] = ()
-        for rungs, row, level in zip(self.orders, self.weights, self.levels(budget), strict=True):
-            left = rungs if usable is None else tuple(name for name in rungs if name in usable)
+        for looks, row, level in zip(self.orders, self.weights, self.levels(budget), strict=True):
+            left = looks if usable is None else tuple(name for name in looks if name in usable)
             worth = round(math.fsum((level, *map(mul, row, used))), TIED)
             if left and worth > best:
                 best, found = worth, left
@@ -195,7 +195,7 @@ class Router:
     def _order(
         self, x: Sequence[float], budget: int, available: tuple[str, ...] | None, *, whole: bool
     ) -> tuple[str, ...]:
-        """The rungs of the ladder, from retain upwards where everything fits; none without a ladder."""
+        """The looks of the ladder, from retain upwards where everything fits; none without a ladder."""
         if self.ladder is None:
             return ()
         order = self.ladder.order(x, budget=budget, available=available)

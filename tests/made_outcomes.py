@@ -9,8 +9,8 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
-from retcon.outcomes import from_rows
-from retcon.study.tables import SPECS, Readings, Table, Value, tables
+from retcon.lab.outcomes import from_rows
+from retcon.lab.report.tables import SPECS, Readings, Table, Value, tables
 
 RAW = ("single-session-user", "multi-session", "temporal-reasoning", "knowledge-update")
 PAPER = ("retain", "abstract-agnostic", "merge-agnostic", "rewrite-agnostic")

@@ -140,8 +140,8 @@ def test_an_answer_is_plain_json() -> None:
         found = memory.ask("Where does Ann live?", 64)
     plain = json.loads(json.dumps(found.to_dict()))
     assert (plain["question"], plain["answer"], plain["in_memory"]) == ("Where does Ann live?", "In Leeds.", True)
-    (rung,) = plain["rungs"]
-    assert (rung["action"], rung["reply"], rung["abstained"], rung["error"]) == ("retain", "In Leeds.", False, None)
-    assert rung["usage"] == plain["usage"]
-    assert rung["recall"]["text"] == "2026-05-09 Ann lives in Leeds."
+    (look,) = plain["looks"]
+    assert (look["action"], look["reply"], look["abstained"], look["error"]) == ("retain", "In Leeds.", False, None)
+    assert look["usage"] == plain["usage"]
+    assert look["recall"]["text"] == "2026-05-09 Ann lives in Leeds."
     assert plain["warnings"] == []

@@ -12,7 +12,7 @@ from conftest import counted_ids, fixed_clock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retcon import Memory, Recall, Rung, Usage
+from retcon import Look, Memory, Recall, Usage
 from retcon.errors import AuthError, InputError, ModelError, ModelTimeoutError, RateLimitError
 from retcon.model import Ask, FakeChat, Reply
 from retcon.note import Scope
@@ -60,7 +60,7 @@ def remembering(chat: Any, **options: Any) -> Memory:
 
 
 def actions(found: Any) -> list[str]:
-    return [rung.recall.action for rung in found.rungs]
+    return [look.recall.action for look in found.looks]
 
 
 def plain(found: Recall | None) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def test_ask_stops_at_the_first_answer() -> None:
     with remembering(Both(lambda ask: " 14 June at 9:30\n")) as memory:
         found = memory.ask(QUERY, 40)
     assert (found.text, actions(found), found.warnings) == ("14 June at 9:30", ["extract"], ())
-    assert not found.rungs[0].abstained
+    assert not found.looks[0].abstained
     assert found.question == QUERY
 
 
@@ -87,15 +87,15 @@ def test_ask_stops_at_the_first_answer() -> None:
     ],
 )
 def test_ask_climbs_the_ladder_after_the_routers_choice_and_repeats_no_action(budget: int, climb: list[str]) -> None:
-    for rungs in range(1, 7):
+    for looks in range(1, 7):
         with remembering(Both()) as memory:
-            found = memory.ask(QUERY, budget, max_rungs=rungs)
-        assert actions(found) == climb[:rungs]
+            found = memory.ask(QUERY, budget, max_looks=looks)
+        assert actions(found) == climb[:looks]
         assert found.text is None
-        assert all(rung.abstained for rung in found.rungs)
+        assert all(look.abstained for look in found.looks)
     with remembering(Both()) as memory:
         assert actions(memory.ask(QUERY, budget)) == climb[:4]
-        assert actions(memory.ask(QUERY, budget, max_rungs=100)) == climb
+        assert actions(memory.ask(QUERY, budget, max_looks=100)) == climb
 
 
 def test_a_router_that_knows_every_action_sets_the_order() -> None:
@@ -107,30 +107,30 @@ def test_a_router_that_knows_every_action_sets_the_order() -> None:
     )  # fmt: skip
     order = sorted(names, key=lambda name: -known.intercepts[name])
     with remembering(Both(), router=known) as memory:
-        found = memory.ask(QUERY, 40, max_rungs=100)
+        found = memory.ask(QUERY, 40, max_looks=100)
     assert actions(found) == order
 
 
-def test_the_answer_of_a_later_rung_is_found() -> None:
+def test_the_answer_of_a_later_look_is_found() -> None:
     replies = iter([NO, "I don't know.", "14 June"])
     with remembering(Both(lambda ask: next(replies))) as memory:
         found = memory.ask(QUERY, 40)
     assert found.text == "14 June"
     assert actions(found) == ["extract", "merge", "abstract"]
-    assert [rung.abstained for rung in found.rungs] == [True, True, False]
-    assert [rung.reply for rung in found.rungs] == [NO, "I don't know.", "14 June"]
+    assert [look.abstained for look in found.looks] == [True, True, False]
+    assert [look.reply for look in found.looks] == [NO, "I don't know.", "14 June"]
 
 
-def test_every_rung_and_its_cost_are_there_and_add_up() -> None:
+def test_every_look_and_its_cost_are_there_and_add_up() -> None:
     chat = Both()
     with remembering(chat) as memory:
-        found = memory.ask(QUERY, 40, max_rungs=6)
+        found = memory.ask(QUERY, 40, max_looks=6)
     total = Usage()
-    for rung in found.rungs:
-        total += rung.usage
+    for look in found.looks:
+        total += look.usage
     assert found.usage == total
     assert found.usage.model_calls == len(chat.asked)
-    calls = [rung.usage.model_calls for rung in found.rungs]
+    calls = [look.usage.model_calls for look in found.looks]
     assert calls == [1, 2, 2, 1, 1, 4]  # without room for a note, Hybrid writes what Abstract wrote
     assert found.usage.prompt_tokens == sum(
         chat._count(message["content"]) for ask in chat.asked for message in ask.messages
@@ -141,8 +141,8 @@ def test_a_text_that_was_read_before_is_not_read_again() -> None:
     """Merge and Abstract write the same words here, so that there is nothing new to read in the second."""
     chat = Both(written="Pixel has a check-up.")
     with remembering(chat) as memory:
-        found = memory.ask(QUERY, 40, max_rungs=6)
-    texts = [rung.recall.text for rung in found.rungs]
+        found = memory.ask(QUERY, 40, max_looks=6)
+    texts = [look.recall.text for look in found.looks]
     assert len(set(texts)) < len(texts)
     assert len(chat.readings) == len(set(texts))
 
@@ -160,28 +160,28 @@ def test_asking_again_costs_nothing() -> None:
 
 def test_a_limit_on_spend_ends_the_climb() -> None:
     with remembering(Both()) as memory:
-        costs = [rung.usage.tokens for rung in memory.ask(QUERY, 40, max_rungs=3).rungs]
+        costs = [look.usage.tokens for look in memory.ask(QUERY, 40, max_looks=3).looks]
     assert all(costs)
     for limit, looks in ((1, 1), (costs[0], 1), (costs[0] + 1, 2), (sum(costs[:2]), 2), (sum(costs[:2]) + 1, 3)):
         with remembering(Both()) as memory:
-            found = memory.ask(QUERY, 40, max_tokens=limit, max_rungs=3)
-        assert len(found.rungs) == looks
+            found = memory.ask(QUERY, 40, max_tokens=limit, max_looks=3)
+        assert len(found.looks) == looks
         assert found.text is None
 
 
-@pytest.mark.parametrize("options", [{"max_rungs": 0}, {"max_rungs": 101}, {"max_tokens": 0}, {"max_tokens": -1}])
+@pytest.mark.parametrize("options", [{"max_looks": 0}, {"max_looks": 101}, {"max_tokens": 0}, {"max_tokens": -1}])
 def test_limits_that_allow_nothing_are_refused(options: dict[str, int]) -> None:
     with remembering(Both()) as memory, pytest.raises(InputError, match="whole number"):
         memory.ask(QUERY, 40, **options)  # type: ignore[arg-type]
 
 
 def test_every_look_is_shown_as_it_happens() -> None:
-    seen: list[Rung] = []
+    seen: list[Look] = []
     known: list[int] = []
     chat = Both(lambda ask: known.append(len(seen)) or NO)  # type: ignore[func-returns-value]
     with remembering(chat) as memory:
         found = memory.ask(QUERY, 40, seen=seen.append)
-    assert tuple(seen) == found.rungs
+    assert tuple(seen) == found.looks
     assert known == [0, 1, 2, 3]  # looks already shown when the reader was asked
 
 
@@ -191,7 +191,7 @@ def test_without_a_reader_ask_is_refused_and_budget_zero_asks_nothing() -> None:
     chat = Both()
     with remembering(chat) as memory, Memory(":memory:", model=chat) as empty:
         nothing = memory.ask(QUERY, 0)
-        assert (nothing.text, {rung.recall.text for rung in nothing.rungs}) == (None, {""})
+        assert (nothing.text, {look.recall.text for look in nothing.looks}) == (None, {""})
         assert (empty.ask(QUERY, 40).text, actions(empty.ask(QUERY, 40))) == (None, ["retain"])
     assert chat.asked == []
 
@@ -221,18 +221,18 @@ def failing(*replies: str | ModelError) -> Both:
 
 def test_a_reader_that_fails_at_every_look_raises_its_first_error() -> None:
     first = RateLimitError("slow down", retry_after=2.0)
-    seen: list[Rung] = []
+    seen: list[Look] = []
     chat = failing(first, ModelError("odd"), ModelTimeoutError("late"), ModelError("no"))
     with remembering(chat) as memory, pytest.raises(RateLimitError) as caught:
         memory.ask(QUERY, 40, seen=seen.append)
     assert caught.value is first
-    assert [type(rung.error).__name__ for rung in seen] == [
+    assert [type(look.error).__name__ for look in seen] == [
         "RateLimitError", "ModelError", "ModelTimeoutError", "ModelError",
     ]  # fmt: skip
 
 
 def test_a_refused_key_ends_the_looks_at_once() -> None:
-    seen: list[Rung] = []
+    seen: list[Look] = []
     with remembering(failing(AuthError("no key"), "14 June")) as memory, pytest.raises(AuthError, match="no key"):
         memory.ask(QUERY, 40, seen=seen.append)
     assert len(seen) == 1
@@ -255,10 +255,10 @@ def test_a_look_that_fails_is_a_warning_where_another_was_read(
     assert found.warnings
     assert all(warning.startswith("the reader failed on what") for warning in found.warnings)
     assert all("late" in warning for warning in found.warnings)
-    failed = [rung for rung in found.rungs if rung.error is not None]
+    failed = [look for look in found.looks if look.error is not None]
     assert len(failed) == len(found.warnings)
-    assert all(rung.abstained and not rung.reply and rung.usage.model_calls for rung in failed)
-    assert json.loads(json.dumps(found.to_dict()))["rungs"][found.rungs.index(failed[0])]["error"] == "late"
+    assert all(look.abstained and not look.reply and look.usage.model_calls for look in failed)
+    assert json.loads(json.dumps(found.to_dict()))["looks"][found.looks.index(failed[0])]["error"] == "late"
 
 
 class Loose:
@@ -280,14 +280,14 @@ def test_a_reader_that_breaks_the_protocol_is_a_typed_error(does: Callable[[], A
 
 
 @given(st.lists(st.text(max_size=30) | st.just(NO), min_size=40, max_size=40), st.integers(0, 120))
-def test_whatever_the_reader_says_every_rung_keeps_its_budget(replies: list[str], budget: int) -> None:
+def test_whatever_the_reader_says_every_look_keeps_its_budget(replies: list[str], budget: int) -> None:
     queue = iter(replies)
     with remembering(FakeChat(lambda ask: next(queue))) as memory:
-        found = memory.ask(QUERY, budget, max_rungs=6)
-    assert all(rung.recall.tokens <= budget for rung in found.rungs)
-    assert len(set(actions(found))) <= len(found.rungs) <= 6
-    assert (found.text is None) == found.rungs[-1].abstained
-    assert all(rung.abstained for rung in found.rungs[:-1])
+        found = memory.ask(QUERY, budget, max_looks=6)
+    assert all(look.recall.tokens <= budget for look in found.looks)
+    assert len(set(actions(found))) <= len(found.looks) <= 6
+    assert (found.text is None) == found.looks[-1].abstained
+    assert all(look.abstained for look in found.looks[:-1])
 
 
 # -- escalate ----------------------------------------------------------------------------------------------------------
@@ -309,24 +309,24 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Memory, Both, lis
 
 def test_escalate_repeats_neither_retrieval_nor_generation(counted: tuple[Memory, Both, list[Scope]]) -> None:
     memory, chat, scopes = counted
-    rungs: list[Recall] = []
+    looks: list[Recall] = []
     found: Recall | None = memory.recall(QUERY, 40)
     while found is not None:
-        rungs.append(found)
+        looks.append(found)
         found = found.escalate()
-    assert [rung.action for rung in rungs] == ["extract", "merge", "abstract", "retain", "hybrid", "rewrite"]
+    assert [look.action for look in looks] == ["extract", "merge", "abstract", "retain", "hybrid", "rewrite"]
     assert len(scopes) == 1
     written = len(chat.asked)
     assert written == 1 + 1 + 1 + 3
-    again = rungs[0].escalate()
-    assert plain(again) | {"record": 0} == plain(rungs[1]) | {"record": 0}
+    again = looks[0].escalate()
+    assert plain(again) | {"record": 0} == plain(looks[1]) | {"record": 0}
     assert (len(chat.asked), len(scopes)) == (written, 1)
-    assert all(rung.tokens <= 40 for rung in rungs)
+    assert all(look.tokens <= 40 for look in looks)
 
 
 def test_ask_retrieves_once(counted: tuple[Memory, Both, list[Scope]]) -> None:
     memory, _, scopes = counted
-    assert len(memory.ask(QUERY, 40, max_rungs=6).rungs) == 6
+    assert len(memory.ask(QUERY, 40, max_looks=6).looks) == 6
     assert len(scopes) == 1
 
 
@@ -343,7 +343,7 @@ def test_a_caller_with_only_json_gets_the_same_by_excluding_what_was_tried() -> 
             memory.recall(QUERY, 40, exclude=sent["tried"])
 
 
-def test_without_a_model_the_ladder_has_two_rungs() -> None:
+def test_without_a_model_the_ladder_has_two_looks() -> None:
     with remembering(None) as memory:
         first = memory.recall(QUERY, 40)
         second = first.escalate()
@@ -359,7 +359,7 @@ def test_a_recall_made_by_hand_ends_its_ladder() -> None:
         assert replace(memory.recall(QUERY, 40), again=None).escalate() is None
 
 
-def test_a_rung_that_fails_takes_what_was_not_tried_and_escalate_gives_no_text_twice() -> None:
+def test_a_look_that_fails_takes_what_was_not_tried_and_escalate_gives_no_text_twice() -> None:
     chat = FakeChat(lambda ask: "")
     with remembering(chat) as memory:
         first = memory.recall(QUERY, 40)
@@ -371,11 +371,11 @@ def test_a_rung_that_fails_takes_what_was_not_tried_and_escalate_gives_no_text_t
         assert len(chat.asked) == 1 + 1 + 1 + 3
 
 
-def test_ask_reports_rungs_that_fell_back_and_reads_no_text_twice() -> None:
+def test_ask_reports_looks_that_fell_back_and_reads_no_text_twice() -> None:
     chat = Both(written="")
     with remembering(chat) as memory:
-        found = memory.ask(QUERY, 40, max_rungs=6)
-    assert [rung.recall.decision.action for rung in found.rungs] == [
+        found = memory.ask(QUERY, 40, max_looks=6)
+    assert [look.recall.decision.action for look in found.looks] == [
         "extract",
         "merge",
         "abstract",
@@ -396,11 +396,11 @@ def test_an_operator_of_ones_own_is_on_the_ladder() -> None:
 
     try:
         with remembering(Both()) as memory:
-            assert actions(memory.ask(QUERY, 40, max_rungs=100)) == [*LADDER, "timeline"]
+            assert actions(memory.ask(QUERY, 40, max_looks=100)) == [*LADDER, "timeline"]
         with remembering(Both(), router=None) as memory:  # a ladder that was learned without it
             order = memory.decide(QUERY, 40).order
             assert "timeline" not in order
-            assert actions(memory.ask(QUERY, 40, max_rungs=100)) == [*order, "timeline"]
+            assert actions(memory.ask(QUERY, 40, max_looks=100)) == [*order, "timeline"]
     finally:
         del ACTIONS["timeline"]
 
@@ -410,7 +410,7 @@ def test_the_default_climbs_the_ladder_it_ships_with_and_stops_at_its_end() -> N
         decision = memory.decide(QUERY, 40)
         assert decision.router == "longmemeval"
         assert 1 < len(decision.order) < len(LADDER)
-        assert actions(memory.ask(QUERY, 40, max_rungs=100)) == list(decision.order)
+        assert actions(memory.ask(QUERY, 40, max_looks=100)) == list(decision.order)
         whole = memory.decide(QUERY, 4000)
         assert (whole.action, whole.order[0]) == ("retain", "retain")
 

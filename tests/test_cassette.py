@@ -7,12 +7,13 @@ import multiprocessing
 from pathlib import Path
 
 import pytest
+from cassette import CassetteChat
 from hypothesis import given
 from hypothesis import strategies as st
 from misbehaving import Server
 
 from retcon.errors import InputError, ModelError, RateLimitError
-from retcon.model import Ask, CassetteChat, Chat, FakeChat, HttpChat, Reply
+from retcon.model import Ask, Chat, FakeChat, HttpChat, Reply
 
 KEY = "sk-canary-fedcba9876543210"
 

@@ -544,7 +544,7 @@ def test_damage_inside_a_store_is_told_by_doctor_and_breaks_no_verb(week: Path) 
         ("ask cat --model http://127.0.0.1:9", "--model-name"),
         ("ask cat --model http://127.0.0.1:9 --model-name m --timeout 0", "time-out"),
         ("ask cat --model http://127.0.0.1:9 --model-name m --timeout nan", "time-out"),
-        ("ask cat --model http://127.0.0.1:9 --model-name m --max-rungs 0", "max_rungs"),
+        ("ask cat --model http://127.0.0.1:9 --model-name m --max-looks 0", "max_looks"),
         ("ask cat --model http://127.0.0.1:9 --model-name m --max-tokens 0", "--max-tokens"),
         ("recall cat --action merge", "--model"),
         ("recall cat --guard nope", "strict"),

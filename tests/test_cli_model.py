@@ -183,7 +183,7 @@ def test_recall_falls_back_and_ask_gives_one_line(
     assert word in one_line(result.stderr)
     result = without_key(run(*merged(server, "--timeout", "60", "--json")))
     assert word in json.loads(result.stdout)["warnings"][0]
-    result = without_key(run(*asked(server, "--timeout", "60", "--max-rungs", "1")))
+    result = without_key(run(*asked(server, "--timeout", "60", "--max-looks", "1")))
     assert result.exit_code == 2
     assert word in one_line(result.stderr)
     assert f"   reader: failed, {server.base}: " in result.stdout
@@ -209,7 +209,7 @@ def test_ask_ends_with_the_answer(vet: Path, server: Server) -> None:
     assert "   reader: 84 euros\n   cost: 1 model call, 7 tokens read, 2 written" in shown
     assert shown.endswith("\n\n84 euros\n")
     found = document(*asked(server))
-    assert (found["answer"], found["in_memory"], len(found["rungs"])) == ("84 euros", True, 1)
+    assert (found["answer"], found["in_memory"], len(found["looks"])) == ("84 euros", True, 1)
     assert all(is_reader(one.body) for one in server.seen)
 
 
@@ -229,14 +229,14 @@ def test_ask_that_finds_nothing_says_so_and_exits_with_0(vet: Path, server: Serv
     server.always = model(reads=lambda content: MARKER)
     assert "\nnot in memory\n" in fine(*asked(server))
     found = document(*asked(server))
-    assert (found["answer"], found["in_memory"], len(found["rungs"])) == (None, False, 4)
-    assert len(document(*asked(server, "--max-rungs", "2"))["rungs"]) == 2
+    assert (found["answer"], found["in_memory"], len(found["looks"])) == (None, False, 4)
+    assert len(document(*asked(server, "--max-looks", "2"))["looks"]) == 2
 
 
 def test_ask_looks_at_whole_notes_first_where_it_shall_be_safe(vet: Path, server: Server) -> None:
     server.always = model(reads=lambda content: MARKER)
     own, safe = (
-        [rung["recall"]["action"] for rung in document(*asked(server, "--max-rungs", "3", *more))["rungs"]]
+        [look["recall"]["action"] for look in document(*asked(server, "--max-looks", "3", *more))["looks"]]
         for more in ((), ("--safe",))
     )
     assert "retain" not in own
@@ -246,7 +246,7 @@ def test_ask_looks_at_whole_notes_first_where_it_shall_be_safe(vet: Path, server
 @pytest.mark.parametrize(("most", "looks"), [("9", 1), ("10", 2)])
 def test_ask_stops_once_it_has_cost_enough(most: str, looks: int, vet: Path, server: Server) -> None:
     server.always = model(reads=lambda content: MARKER)  # a reply costs 9 tokens, read and written
-    assert len(document(*asked(server, "--max-tokens", most))["rungs"]) == looks
+    assert len(document(*asked(server, "--max-tokens", most))["looks"]) == looks
 
 
 def test_ask_of_an_empty_memory_asks_no_one(vet: Path, server: Server) -> None:
@@ -269,7 +269,7 @@ def test_ask_shows_each_look_before_the_next_begins(vet: Path, server: Server) -
 
     server.queue.append(model(reads=lambda content: MARKER))
     server.always = held
-    command = [sys.executable, "-m", "retcon", *asked(server, "--max-rungs", "2", "--timeout", "120")]
+    command = [sys.executable, "-m", "retcon", *asked(server, "--max-looks", "2", "--timeout", "120")]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as child:
         assert child.stdout is not None
@@ -442,7 +442,7 @@ def test_real_server_writes_a_record_within_the_budget(vet: Path, monkeypatch: p
         refused = document("recall", QUESTION, "--action", "abstract", *there)
         monkeypatch.setenv("RETCON_API_KEY", served.key)
         found = document("recall", QUESTION, "--action", "abstract", *there)
-        read = run("ask", QUESTION, "--max-rungs", "1", *there)
+        read = run("ask", QUESTION, "--max-looks", "1", *there)
     assert refused["action"] in ("retain", "extract")
     assert "401" in refused["warnings"][0]
     assert found["action"] == "abstract"
@@ -457,10 +457,10 @@ def test_real_server_writes_a_record_within_the_budget(vet: Path, monkeypatch: p
 @needs_local_model
 def test_real_file_reads_an_answer_under_its_own_name(vet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RETCON_MODEL_NAME", "that of some endpoint")
-    found = document("ask", QUESTION, "-b", "24", "--model", str(smollm()), "--max-rungs", "1", "--timeout", "300")
+    found = document("ask", QUESTION, "-b", "24", "--model", str(smollm()), "--max-looks", "1", "--timeout", "300")
     with sqlite3.connect(vet) as connection:
         (name,) = connection.execute("SELECT model FROM reply").fetchone()
     connection.close()
     assert name.startswith("SmolLM2")
-    assert found["rungs"][0]["recall"]["tokens"] <= 24
+    assert found["looks"][0]["recall"]["tokens"] <= 24
     assert found["usage"]["model_calls"] == 1

@@ -45,8 +45,10 @@ def test_readme_example_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.
 def test_the_tree_in_the_readme_names_files_that_exist() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     tree = readme.split("```\nretcon/\n")[1].split("```")[0]
-    for name in re.findall(r"\b([a-z_]+(?:\.py|/))", tree.split("bench/")[0]):
-        assert (ROOT / "retcon" / name).exists(), name
+    ground, lab = tree.split("bench/  ")[0].split("retcon/lab/ ")
+    for folder, part in (("retcon", ground), ("retcon/lab", lab)):
+        for name in re.findall(r"\b([a-z_]+(?:\.py|/))", part):
+            assert (ROOT / folder / name).exists(), name
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "SECURITY.md"])

@@ -151,7 +151,7 @@ def test_the_budget_holds_for_hostile_notes(action: str, hostile: list[str], bud
         assert found.tokens <= budget
         assert OBEYED not in found.text
         assert memory.get_all() == before
-        assert all(rung.recall.tokens <= budget for rung in memory.ask(QUERY, budget).rungs)
+        assert all(look.recall.tokens <= budget for look in memory.ask(QUERY, budget).looks)
 
 
 # -- a real model ------------------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def test_a_real_small_model_with_an_injected_note_stays_within_the_budget(model:
             assert found.usage.model_calls == 1
             if found.fidelity is not None and not found.fidelity.ok:
                 assert found.warnings
-        assert memory.ask(QUERY, 40, max_rungs=1).rungs[0].recall.tokens <= 40
+        assert memory.ask(QUERY, 40, max_looks=1).looks[0].recall.tokens <= 40
         assert memory.get_all() == before
 
 

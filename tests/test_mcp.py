@@ -157,12 +157,12 @@ async def every_tool(talk: Talk, who: dict[str, Any]) -> None:
     assert [hit["id"] for hit in found["results"]] == [cat]
     assert found["count"] == 1
 
-    first = await talk.give("get_memory_context", query="Which cat did I adopt?", budget_tokens=64, **who)
+    first = await talk.give("get_memory_context", query="Which cat did I adopt?", budget=64, **who)
     assert "Pixel" in first["text"]
-    assert first["tokens"] <= first["budget_tokens"] == 64
+    assert first["tokens"] <= first["budget"] == 64
     assert cat in [source["id"] for source in first["sources"]]
     again = await talk.give(
-        "get_memory_context", query="Which cat did I adopt?", budget_tokens=64, exclude=first["tried"], **who
+        "get_memory_context", query="Which cat did I adopt?", budget=64, exclude=first["tried"], **who
     )
     assert again["action"] not in first["tried"]
     assert set(first["tried"]) < set(again["tried"])
@@ -178,7 +178,7 @@ async def every_tool(talk: Talk, who: dict[str, Any]) -> None:
     assert [each["id"] for each in origins["sources"][0]["versions"]] == [cat, new]
     assert origins["missing"] == ["gone"]
 
-    why = await talk.give("explain_decision", query="Which cat?", budget_tokens=64, **who)
+    why = await talk.give("explain_decision", query="Which cat?", budget=64, **who)
     assert why["action"] in why["utilities"]
     assert why["reason"]
 
@@ -194,7 +194,7 @@ async def round_trip(talk: Talk, text: str, who: dict[str, Any]) -> None:
     assert hit["text"] == text[:2000]
     assert hit["truncated"] == (len(text) > 2000)
     for budget in (0, 64):
-        found = await talk.give("get_memory_context", query=text[:500], budget_tokens=budget, **who)
+        found = await talk.give("get_memory_context", query=text[:500], budget=budget, **who)
         assert found["tokens"] <= budget
     await talk.give("explain_decision", query=text, **who)
 
@@ -216,13 +216,13 @@ def test_what_a_thread_does_belongs_to_the_callers_trace() -> None:
 
 def test_a_context_costs_what_its_budget_says_and_not_its_json(anns: Listening) -> None:
     async def texts(talk: Talk, budget: int) -> list[str]:
-        result = await talk.client.call_tool("get_memory_context", {"query": "cat", "budget_tokens": budget})
+        result = await talk.client.call_tool("get_memory_context", {"query": "cat", "budget": budget})
         return [block.text for block in result.content if isinstance(block, TextContent)]
 
     async def scene() -> None:
         async with anns.talk() as talk:
             text, footer = await texts(talk, 64)
-            assert text == (await talk.give("get_memory_context", query="cat", budget_tokens=64))["text"]
+            assert text == (await talk.give("get_memory_context", query="cat", budget=64))["text"]
             assert 'exclude ["retain"]' in footer
             assert len(footer) < 200
             assert (await texts(talk, 1))[0] == "Nothing fits in 1 tokens."
@@ -318,10 +318,10 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("search_memories", {"query": "x", "user_id": ""}, "user_id is empty"),
     ("search_memories", {"query": "x", "user_id": ["ann"]}, "user_id"),
     ("search_memories", {"query": "x", "user_id": "a\x00b"}, "NUL"),
-    ("get_memory_context", {"query": "x", "budget_tokens": -1}, "-1"),
-    ("get_memory_context", {"query": "x", "budget_tokens": "many"}, "budget_tokens"),
-    ("get_memory_context", {"query": "x", "budget_tokens": 1.5}, "budget_tokens"),
-    ("get_memory_context", {"query": "x", "budget_tokens": True}, "budget_tokens"),
+    ("get_memory_context", {"query": "x", "budget": -1}, "-1"),
+    ("get_memory_context", {"query": "x", "budget": "many"}, "budget"),
+    ("get_memory_context", {"query": "x", "budget": 1.5}, "budget"),
+    ("get_memory_context", {"query": "x", "budget": True}, "budget"),
     ("get_memory_context", {"query": "x", "budget": 64}, "takes no 'budget'"),
     ("get_memory_context", {"query": "x", "exclude": ["dream"]}, "dream"),
     ("ask_memory", {"question": "x", "max_looks": 0}, "max_looks"),

@@ -28,7 +28,7 @@ from retcon.operate import (
     as_data,
     chronological,
     cleaned,
-    next_rung,
+    next_look,
     operate,
     prompt,
     record,
@@ -172,10 +172,10 @@ def test_the_ladder_goes_down_its_order_and_then_through_the_registry() -> None:
     left = ["zzz", *sorted(ACTIONS)]
     climbed: list[str] = []
     while len(climbed) < len(left):
-        climbed.append(next_rung(left, climbed))
+        climbed.append(next_look(left, climbed))
     assert climbed == [*LADDER, "zzz"]
     with pytest.raises(InputError, match="no action is left"):
-        next_rung(left, climbed)
+        next_look(left, climbed)
 
 
 # -- prompts -----------------------------------------------------------------------------------------------------------

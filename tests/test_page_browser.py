@@ -507,11 +507,11 @@ def test_generated_text_waits_for_release_and_its_doubtful_claims_are_marked(sit
     assert set(marked) <= {claim.text for claim in claims}  # offsets hold behind characters of two UTF-16 units
     assert {"99", "3 May 2031"} <= set(marked)
     assert any("no source" in text for text in opened.locator("#packed mark small").all_inner_texts())
-    assert opened.locator(".rungs li").all_inner_texts() == ["merge", "extract", "retain"]
-    assert opened.locator(".rungs [aria-current=step]").inner_text() == "merge"
+    assert opened.locator(".looks li").all_inner_texts() == ["merge", "extract", "retain"]
+    assert opened.locator(".looks [aria-current=step]").inner_text() == "merge"
     opened.get_by_role("button", name="Escalate").click()
     opened.locator("#tried", has_text="merge → extract").wait_for()
-    assert opened.locator(".rungs [aria-current=step]").inner_text() == "extract"
+    assert opened.locator(".looks [aria-current=step]").inner_text() == "extract"
     opened.select_option("#force", "retain")
     opened.locator("#flags", has_text="asked for").wait_for()
     assert opened.inner_text("#action") == "retain"

@@ -582,9 +582,9 @@ def test_recall_and_ask_run_with_a_real_model_over_both_adapters(real: Memory) -
     found = real.recall(QUERY, 32)
     assert found.tokens <= 32
     assert found.usage.model_calls == 0
-    answer = real.ask(QUERY, 32, max_rungs=2)
-    assert 1 <= len(answer.rungs) <= 2
-    assert all(0 < rung.recall.tokens <= 32 for rung in answer.rungs)
+    answer = real.ask(QUERY, 32, max_looks=2)
+    assert 1 <= len(answer.looks) <= 2
+    assert all(0 < look.recall.tokens <= 32 for look in answer.looks)
     assert answer.usage.model_calls >= 1
-    assert answer.text is None or answer.text == answer.rungs[-1].reply != ""
-    assert re.search(r"\d", answer.rungs[0].recall.text)
+    assert answer.text is None or answer.text == answer.looks[-1].reply != ""
+    assert re.search(r"\d", answer.looks[0].recall.text)

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from test_ask import NO, QUERY, Both, actions, remembering
 
 from retcon import Memory
-from retcon.calibrate import upper_bound
 from retcon.errors import ModelTimeoutError, RouterError
 from retcon.features import FEATURES, TYPES
-from retcon.ladder import served, walk, whole_first
-from retcon.learn import calibrate_router
-from retcon.outcomes import Panel, from_rows, panel
+from retcon.lab.calibrate import upper_bound
+from retcon.lab.fit_ladder import served, walk, whole_first
+from retcon.lab.learn import calibrate_router
+from retcon.lab.outcomes import Panel, from_rows, panel
 from retcon.route import Ladder, Router, shipped
 
 NAMES = ("retain", "extract", "merge")
@@ -61,23 +61,23 @@ def table(cells: Sequence[tuple[str, ...]], fit: float = 0.5) -> list[dict[str, 
 
 
 @given(Cells, st.permutations(NAMES), st.integers(1, 3))
-def test_whole_notes_first_never_harms(cells: list[tuple[str, ...]], order: list[str], rungs: int) -> None:
+def test_whole_notes_first_never_harms(cells: list[tuple[str, ...]], order: list[str], looks: int) -> None:
     made = outcomes(cells)
-    plan = served(climbing(*order[:rungs]), made)
+    plan = served(climbing(*order[:looks]), made)
     went = walk(made, whole_first(plan))
     assert np.all(went.utility >= made.utility[:, :, made.actions.index("retain")])
 
 
 @given(Cells, st.permutations(NAMES), st.integers(1, 3))
 def test_whole_notes_first_loses_nothing_but_what_whole_notes_get_wrong(
-    cells: list[tuple[str, ...]], order: list[str], rungs: int
+    cells: list[tuple[str, ...]], order: list[str], looks: int
 ) -> None:
     made = outcomes(cells)
-    plan = served(climbing(*order[:rungs]), made)
+    plan = served(climbing(*order[:looks]), made)
     assert made.abstained is not None
     silent = made.abstained[:, :, made.actions.index("retain"), 0] > 0
     own, first = walk(made, plan).utility, walk(made, whole_first(plan)).utility
-    if "retain" not in order[:rungs]:
+    if "retain" not in order[:looks]:
         assert np.array_equal(own[silent], first[silent])  # after silence it is the ladder's own order
 
 
@@ -98,7 +98,7 @@ def test_where_all_fits_a_router_by_fit_begins_with_whole_notes_itself() -> None
 
 
 def calibrated(harmed: int, n: int = 60, **options: Any) -> Router:
-    """Calibrated where merge, the only rung, loses so many of n questions at 64 tokens, and none at 32."""
+    """Calibrated where merge, the only look, loses so many of n questions at 64 tokens, and none at 32."""
     cells = [("wrong", "wrong", "right", "right", "right", "wrong" if q < harmed else "right") for q in range(n)]
     found, _ = calibrate_router(climbing("merge"), outcomes(cells), rule="certified", **options)
     return found
@@ -180,22 +180,22 @@ def test_a_safe_ask_looks_at_whole_notes_before_the_ladder() -> None:
     with remembering(Both(), router=climbing("merge", "extract")) as memory:
         found = memory.ask(QUERY, 40, safe=True)
         assert actions(found) == ["retain", "merge", "extract"]
-        assert found.rungs[0].recall.decision.order == ("retain", "merge", "extract")
-        assert found.rungs[0].recall.decision.reason.startswith("retain: whole notes first")
+        assert found.looks[0].recall.decision.order == ("retain", "merge", "extract")
+        assert found.looks[0].recall.decision.reason.startswith("retain: whole notes first")
         assert actions(memory.ask(QUERY, 40)) == ["merge", "extract"]
 
 
 @pytest.mark.parametrize("order", [("merge", "extract"), ("merge", "retain"), ("retain", "merge")])
-def test_max_rungs_bounds_the_looks_after_that_at_whole_notes(order: tuple[str, ...]) -> None:
+def test_max_looks_bounds_the_looks_after_that_at_whole_notes(order: tuple[str, ...]) -> None:
     rest = [action for action in order if action != "retain"]
     with remembering(Both(), router=climbing(*order)) as memory:
         for most in (1, 2, 3):
-            assert actions(memory.ask(QUERY, 40, safe=True, max_rungs=most)) == ["retain", *rest[:most]]
+            assert actions(memory.ask(QUERY, 40, safe=True, max_looks=most)) == ["retain", *rest[:most]]
 
 
-def test_max_rungs_bounds_them_without_a_ladder_too() -> None:
+def test_max_looks_bounds_them_without_a_ladder_too() -> None:
     with remembering(Both()) as memory:
-        assert [len(memory.ask(QUERY, 40, safe=True, max_rungs=most).rungs) for most in (1, 2, 4)] == [2, 3, 5]
+        assert [len(memory.ask(QUERY, 40, safe=True, max_looks=most).looks) for most in (1, 2, 4)] == [2, 3, 5]
 
 
 def test_where_the_reader_fails_at_whole_notes_no_other_look_may_answer_for_them() -> None:
@@ -242,7 +242,7 @@ def test_a_certificate_does_not_stand_in_for_the_look_at_whole_notes() -> None:
         assert memory.router.bounds_ladder(32)
         found = memory.ask(QUERY, 32, safe=True)
         assert actions(found)[0] == "retain"
-        assert not any(rung.recall.decision.certified for rung in found.rungs)
+        assert not any(look.recall.decision.certified for look in found.looks)
 
 
 @given(st.lists(st.booleans(), min_size=8, max_size=8), st.sampled_from((24, 32, 40, 64, 128)))

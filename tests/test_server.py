@@ -326,7 +326,7 @@ def test_ask_answers_from_memory_with_the_servers_model(path: Path) -> None:
         http.post("/memories", json={"messages": TURNS, "user_id": "ann"})
         found = http.post("/ask", json={"question": "What is my cat called?", "user_id": "ann"}).json()
         assert (found["answer"], found["in_memory"]) == ("Pixel.", True)
-        assert found["rungs"][0]["recall"]["sources"]
+        assert found["looks"][0]["recall"]["sources"]
         error(http.post("/ask", json={}), 422)
 
 
@@ -337,7 +337,7 @@ def test_ask_can_be_made_to_look_at_whole_notes_first(path: Path) -> None:
         )
         body = {"question": "What did Pixel cost?", "budget": 40}
         looks = [
-            [rung["recall"]["action"] for rung in http.post("/ask", json=each).json()["rungs"]]
+            [look["recall"]["action"] for look in http.post("/ask", json=each).json()["looks"]]
             for each in (body, body | {"safe": True})
         ]
     assert looks[0][0] != "retain"

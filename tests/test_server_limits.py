@@ -187,15 +187,15 @@ def test_ask_that_is_late_takes_no_further_look(path: Path) -> None:
         assert late.wait(120)
         return "NOT IN MEMORY"
 
-    body = {"query": "cat", "max_rungs": 10}
+    body = {"query": "cat", "max_looks": 10}
     with Memory(path, model=FakeChat(unsure)) as memory:
         memory.add([f"the cat number {n} is Pixel" for n in range(5)])
         with client(memory) as http:
-            assert len(http.post("/ask", json=body).json()["rungs"]) > 1, "there is more than one look to take"
+            assert len(http.post("/ask", json=body).json()["looks"]) > 1, "there is more than one look to take"
         looks.clear()
         late.clear()
         with client(memory, limits=Limits(seconds=1)) as http:
-            answer = http.post("/ask", json={"query": "cat Pixel", "max_rungs": 10})
+            answer = http.post("/ask", json={"query": "cat Pixel", "max_looks": 10})
             assert error(answer, 504) == "timeout"
             late.set()
         assert len(looks) <= 1  # the threads have ended
@@ -203,8 +203,8 @@ def test_ask_that_is_late_takes_no_further_look(path: Path) -> None:
 
 def test_ask_takes_ten_looks_at_most(memory: Memory) -> None:
     with client(memory) as http:
-        assert error(http.post("/ask", json={"query": "cat", "max_rungs": 10}), 422) == "no_model"
-        assert error(http.post("/ask", json={"query": "cat", "max_rungs": 11}), 422) == "bad_input"
+        assert error(http.post("/ask", json={"query": "cat", "max_looks": 10}), 422) == "no_model"
+        assert error(http.post("/ask", json={"query": "cat", "max_looks": 11}), 422) == "bad_input"
 
 
 def began(monkeypatch: pytest.MonkeyPatch, memory: Memory) -> threading.Event:
@@ -458,7 +458,7 @@ values = st.recursive(
 )
 FIELDS = st.sampled_from(
     ["text", "memory", "messages", "query", "question", "budget", "user_id", "metadata", "filters", "exclude", "action",
-     "timestamp", "since", "session", "top_k", "threshold", "id", "new_id", "candidates", "max_rungs", "max_tokens"]
+     "timestamp", "since", "session", "top_k", "threshold", "id", "new_id", "candidates", "max_looks", "max_tokens"]
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from retcon.answer import Answer, Rung
+from retcon.answer import Answer, Look
 from retcon.note import Claim, Decision, Dropped, Fidelity, Hit, Note, Recall, Record, Source, Usage
 
 Progress = Callable[[int], None]
@@ -299,7 +299,7 @@ def cost(spent: Usage) -> str:
     return f"cost: {plural(spent.model_calls, 'model call')}, {tokens}, {spent.seconds:.2f} s"
 
 
-def rung(found: Rung, number: int, *, verbose: bool = False) -> None:
+def look(found: Look, number: int, *, verbose: bool = False) -> None:
     """One look as it happens: what was recalled, what the reader said to it, and the cost of both."""
     recalled, indent = found.recall, "   "
     out(f"{number}. {recalled.action}, {recalled.tokens} of {recalled.budget} tokens")
@@ -313,7 +313,7 @@ def rung(found: Rung, number: int, *, verbose: bool = False) -> None:
         warn(warning)
 
 
-def _said_by_reader(found: Rung) -> str:
+def _said_by_reader(found: Look) -> str:
     if not found.recall.text:
         return "not asked, there is no text to read"
     if found.error is not None:
@@ -325,9 +325,9 @@ def answer(found: Answer) -> None:
     """The end of the climb: the answer, or that memory does not hold it; and what all looks cost together."""
     out()
     block(found.text if found.text is not None else "not in memory", mark="")
-    if len(found.rungs) > 1:
+    if len(found.looks) > 1:
         out()
-        out(f"{len(found.rungs)} looks, {cost(found.usage)}")
+        out(f"{len(found.looks)} looks, {cost(found.usage)}")
 
 
 def kept(counts: Mapping[str, int]) -> str:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from enum import StrEnum
+from importlib.metadata import entry_points
 from itertools import count
 from typing import Annotated, Any
 
 import typer
 
 import retcon
-from retcon.cli import bench as benches
-from retcon.cli import files, learn, show, study
+from retcon.cli import files, show
 from retcon.cli import mcp as mcps
-from retcon.cli import mechanism as mechanisms
 from retcon.cli import options as opt
-from retcon.cli import report as reports
 from retcon.cli import serve as serving
 from retcon.cli.run import Group
 from retcon.errors import InputError
@@ -376,7 +375,7 @@ def decide(
 @app.command(
     epilog=examples(
         'retcon ask "When did I get my cat?" -u ann --model http://localhost:8000/v1 --model-name qwen',
-        'retcon ask "When did I get my cat?" -u ann --model qwen.gguf --budget 64 --max-rungs 2',
+        'retcon ask "When did I get my cat?" -u ann --model qwen.gguf --budget 64 --max-looks 2',
         'RETCON_MODEL=qwen.gguf retcon ask "my cat\'s name" -u ann --json | jq -r .answer',
     )
 )
@@ -391,7 +390,7 @@ def ask(
     since: opt.Since = None,
     until: opt.Until = None,
     meta: opt.Meta = None,
-    max_rungs: Annotated[int, typer.Option("--max-rungs", metavar="N", help="At most so many looks.")] = 4,
+    max_looks: Annotated[int, typer.Option("--max-looks", metavar="N", help="At most so many looks.")] = 4,
     max_tokens: Annotated[
         int | None,
         typer.Option("--max-tokens", metavar="N", min=1, help="No further look once the model read and wrote so many."),
@@ -425,8 +424,8 @@ def ask(
     ) as memory:  # fmt: skip
         found = memory.ask(
             words, budget, user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, since=since, until=until,
-            metadata=opt.metadata(meta), max_rungs=max_rungs, max_tokens=max_tokens, safe=safe,
-            seen=None if as_json else lambda rung: show.rung(rung, next(numbers), verbose=verbose),
+            metadata=opt.metadata(meta), max_looks=max_looks, max_tokens=max_tokens, safe=safe,
+            seen=None if as_json else lambda look: show.look(look, next(numbers), verbose=verbose),
         )  # fmt: skip
     return show.document(found.to_dict()) if as_json else show.answer(found)
 
@@ -517,25 +516,20 @@ def _confirm_clear(memory: Memory) -> None:
     typer.confirm(f"clear {show.kept(memory.cache_stats())}?", abort=True, err=True)
 
 
-# -- the file, measuring and learning, serving -------------------------------------------------------------------------
+# -- the file, verbs of others, serving --------------------------------------------------------------------------------
 
-for verb, shown in (
-    (files.check, files.CHECK),
-    (files.backup, files.BACKUP),
-    (files.restore, files.RESTORE),
-    (study.label, study.LABEL),
-    (learn.fit, learn.FIT),
-    (learn.calibrate, learn.CALIBRATE),
-    (learn.crossfit, learn.CROSSFIT),
-    (benches.bench, benches.BENCH),
-    (reports.report, reports.EXAMPLES),
-    (benches.advise, benches.ADVISE),
-    (mechanisms.mechanism, mechanisms.EXAMPLES),
-    (serving.serve, serving.SERVE),
-    (serving.keys, serving.KEYS),
-    (mcps.mcp, mcps.EXAMPLES),
-):
-    app.command(epilog=examples(*shown))(verb)
+Verbs = Iterable[tuple[Callable[..., object], Sequence[str]]]  # a verb, and examples of it
+
+
+def _register(verbs: Verbs) -> None:
+    for verb, shown in verbs:
+        app.command(epilog=examples(*shown))(verb)
+
+
+_register([(files.check, files.CHECK), (files.backup, files.BACKUP), (files.restore, files.RESTORE)])
+for plugin in sorted(entry_points(group="retcon.verbs"), key=lambda each: each.name):
+    _register(plugin.load())  # the laboratory's verbs, and those of any package that declares some
+_register([(serving.serve, serving.SERVE), (serving.keys, serving.KEYS), (mcps.mcp, mcps.EXAMPLES)])
 
 
 # -- about retcon ------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from retcon import deadline, validate
-from retcon.answer import Answer, Rung
+from retcon.answer import Answer, Look
 from retcon.errors import InputError, NotFoundError
 from retcon.grant import EVERYTHING, Grant
 from retcon.mcp import shapes
@@ -86,11 +86,11 @@ class Desk:
     def context(self, given: shapes.Context) -> shapes.ContextResult:
         """The best text within the budget."""
         recall = self.memory.recall(
-            given.query, self._budget(given.budget_tokens), **self._ids(given), **_filter(given),
+            given.query, self._budget(given.budget), **self._ids(given), **_filter(given),
             exclude=given.exclude or (),
         )  # fmt: skip
         return shapes.ContextResult(
-            text=recall.text, tokens=recall.tokens, budget_tokens=recall.budget, action=recall.action,
+            text=recall.text, tokens=recall.tokens, budget=recall.budget, action=recall.action,
             reason=recall.decision.reason, sources=_sources(recall.sources),
             dropped=dict(Counter(item.code for item in recall.dropped)), tried=list(recall.tried),
             more=self._more(recall), warnings=list(recall.warnings),
@@ -107,12 +107,12 @@ class Desk:
                 "use get_memory_context and read the text yourself"
             )
         answer = self.memory.ask(
-            given.question, self._budget(given.budget_tokens), **self._ids(given), **_filter(given),
-            max_rungs=given.max_looks, safe=given.safe, seen=self._go_on,
+            given.question, self._budget(given.budget), **self._ids(given), **_filter(given),
+            max_looks=given.max_looks, safe=given.safe, seen=self._go_on,
         )  # fmt: skip
         return _answered(answer)
 
-    def _go_on(self, rung: Rung) -> None:
+    def _go_on(self, look: Look) -> None:
         deadline.check()
         if self.stopped():
             raise StoppedError
@@ -158,10 +158,10 @@ class Desk:
     def explain(self, given: shapes.Context) -> shapes.DecisionResult:
         """The decision alone."""
         decision = self.memory.decide(
-            given.query, self._budget(given.budget_tokens), **self._ids(given), **_filter(given),
+            given.query, self._budget(given.budget), **self._ids(given), **_filter(given),
             exclude=given.exclude or (),
         )  # fmt: skip
-        plain = decision.to_dict() | {"budget_tokens": decision.budget}
+        plain = decision.to_dict() | {"budget": decision.budget}
         return shapes.DecisionResult(**{name: plain[name] for name in shapes.DecisionResult.model_fields})
 
     def _named(self, chosen: str | None) -> str | None:
@@ -205,11 +205,11 @@ def _gone(deleted: Deleted) -> shapes.Gone:
 
 def _answered(answer: Answer) -> shapes.AskResult:
     looks = [
-        shapes.Look(action=rung.recall.action, tokens=rung.recall.tokens, answered=not rung.abstained)
-        for rung in answer.rungs
+        shapes.Look(action=look.recall.action, tokens=look.recall.tokens, answered=not look.abstained)
+        for look in answer.looks
     ]
     return shapes.AskResult(
         answer=answer.text, in_memory=answer.text is not None, looks=looks,
-        sources=_sources(answer.rungs[-1].recall.sources), model_calls=answer.usage.model_calls,
+        sources=_sources(answer.looks[-1].recall.sources), model_calls=answer.usage.model_calls,
         model_tokens=answer.usage.tokens, warnings=list(answer.warnings),
     )  # fmt: skip

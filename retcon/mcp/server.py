@@ -246,13 +246,13 @@ def _result(found: BaseModel) -> t.CallToolResult:
 
 
 def _nothing(found: shapes.ContextResult) -> str:
-    return f"Nothing fits in {found.budget_tokens} tokens." if found.dropped else "Memory holds nothing on this."
+    return f"Nothing fits in {found.budget} tokens." if found.dropped else "Memory holds nothing on this."
 
 
 def _footer(found: shapes.ContextResult) -> str:
     again = f"; for another text exclude {json.dumps(found.tried)}" if found.more else ""
     sources = ", ".join(each.id for each in found.sources[:10])
-    return f"[{found.action}, {found.tokens} of {found.budget_tokens} tokens; sources: {sources or 'none'}{again}]"
+    return f"[{found.action}, {found.tokens} of {found.budget} tokens; sources: {sources or 'none'}{again}]"
 
 
 def _plain(found: BaseModel) -> dict[str, Any]:

@@ -98,7 +98,7 @@ TOOLS = {
         Tool(
             "get_memory_context",
             "Get context from memory",
-            "Get the best text that memory has for a query, never longer than `budget_tokens`. Use it before answering "
+            "Get the best text that memory has for a query, never longer than `budget`. Use it before answering "
             "anything that may depend on what was said or decided earlier. Returns the text, the ids of its sources "
             "and how it was made. Where the text does not hold the answer and `more` is true, call again with "
             "`exclude` set to the `tried` list: the memories are then packed another way. An empty text means that "

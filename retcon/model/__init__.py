@@ -4,14 +4,14 @@
 |---|---|---|
 | `HttpChat`, `HttpEmbed` | any OpenAI-compatible endpoint | `http` |
 | `GgufChat` | a GGUF file, in this process | `local` |
-| `HfChat` | a transformers model, in this process, in large batches | `gpu` |
 | `FakeChat` | nothing: replies queued by a test | |
-| `CassetteChat` | a file of recorded replies | |
+
+A package may add kinds of its own by an entry point of the group `retcon.models`: a function from the text that was
+given to a Chat, or to None where it means something else. The laboratory adds the folder of a transformers model.
 """
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -20,17 +20,12 @@ from retcon.model.base import Ask, Chat, Reply
 from retcon.model.embed import Embed, HashingEmbed, WordLlamaEmbed, embedder
 
 if TYPE_CHECKING:
-    from retcon.model.cassette import CassetteChat
     from retcon.model.fake import FakeChat
     from retcon.model.gguf import GgufChat
-    from retcon.model.hf import HfChat
     from retcon.model.http import HttpChat, HttpEmbed
 
 # Loaded at first use: a memory without a model pays for none of them.
-_ADAPTERS = {
-    "CassetteChat": "cassette", "FakeChat": "fake", "GgufChat": "gguf", "HfChat": "hf", "HttpChat": "http",
-    "HttpEmbed": "http",
-}  # fmt: skip
+_ADAPTERS = {"FakeChat": "fake", "GgufChat": "gguf", "HttpChat": "http", "HttpEmbed": "http"}
 
 
 def __getattr__(name: str) -> Any:
@@ -58,10 +53,8 @@ def chat(
             from retcon.model.gguf import GgufChat
 
             return GgufChat(spec, name=name, timeout=timeout)
-        if os.path.isfile(os.path.join(spec, "config.json")):
-            from retcon.model.hf import HfChat
-
-            return HfChat(spec, name=name)
+        if (found := _open_plugin(spec, name)) is not None:
+            return found
         raise InputError(
             f"unknown model {spec!r}: a base URL (http://...), the path of a .gguf file, the folder of a transformers"
             " model, or a Chat object"
@@ -71,7 +64,14 @@ def chat(
     return spec
 
 
+def _open_plugin(spec: str, name: str | None) -> Chat | None:
+    from importlib.metadata import entry_points  # looked up only where nothing else is meant
+
+    opened = (plugin.load()(spec, name=name) for plugin in entry_points(group="retcon.models"))
+    return next((found for found in opened if found is not None), None)
+
+
 __all__ = [
-    "Ask", "CassetteChat", "Chat", "Embed", "FakeChat", "GgufChat", "HashingEmbed", "HfChat", "HttpChat", "HttpEmbed",
-    "Reply", "WordLlamaEmbed", "chat", "embedder",
+    "Ask", "Chat", "Embed", "FakeChat", "GgufChat", "HashingEmbed", "HttpChat", "HttpEmbed", "Reply", "WordLlamaEmbed",
+    "chat", "embedder",
 ]  # fmt: skip

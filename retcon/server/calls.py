@@ -273,10 +273,10 @@ class Calls:
         self._affordable(body.budget)
         with span("retcon.ask", budget=body.budget) as current:
             found = self.memory.ask(
-                question, body.budget, **asdict(scope), **asdict(only), max_rungs=body.max_rungs,
+                question, body.budget, **asdict(scope), **asdict(only), max_looks=body.max_looks,
                 max_tokens=body.max_tokens, safe=body.safe, seen=lambda _: deadline.check(),
             )  # fmt: skip
-            current.set_attribute("rungs", len(found.rungs))
+            current.set_attribute("looks", len(found.looks))
         return found.to_dict()
 
     def count(self, grant: Grant) -> int:

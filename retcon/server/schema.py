@@ -129,12 +129,12 @@ class RecallIn(DecideIn):
 class AskIn(Which):
     """A question that the server's model answers from what is recalled."""
 
-    model_config = _shown(question="When did I get my cat?", budget=64, user_id="ann", max_rungs=2)
+    model_config = _shown(question="When did I get my cat?", budget=64, user_id="ann", max_looks=2)
 
     question: str | None = None
     query: str | None = Field(None, description="Another name for question.")
     budget: Budget = DEFAULT_BUDGET
-    max_rungs: Annotated[int, Field(ge=1, le=10)] = 4
+    max_looks: Annotated[int, Field(ge=1, le=10)] = 4
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     safe: bool = Field(
         False, description="One more look, at whole notes, comes first: no right answer of theirs is lost."
@@ -417,7 +417,7 @@ class RecallOut(BaseModel):
     candidates: list[CandidateOut] = []
 
 
-class RungOut(BaseModel):
+class LookOut(BaseModel):
     """One look of the reader."""
 
     action: str
@@ -433,7 +433,7 @@ class AskOut(BaseModel):
 
     model_config = _example(
         question="When did I get my cat?", answer="On 9 May 2026.", in_memory=True, usage=RECALL["usage"], warnings=[],
-        rungs=[
+        looks=[
             {"action": "extract", "reply": "On 9 May 2026.", "abstained": False, "error": None,
              "usage": RECALL["usage"], "recall": RECALL},
         ],
@@ -442,7 +442,7 @@ class AskOut(BaseModel):
     question: str
     answer: str | None
     in_memory: bool
-    rungs: list[RungOut]
+    looks: list[LookOut]
     usage: UsageOut
     warnings: list[str]
 

@@ -1,0 +1,1 @@
+"""The laboratory: learning decisions from outcomes, and measuring them. The memory below never imports it."""

@@ -1,0 +1,1 @@
+"""A transformers model in this process, in large batches."""

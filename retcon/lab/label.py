@@ -1,0 +1,472 @@
+"""Questions x budgets x actions x realizations -> outcomes: generate, answer, judge.
+
+Three stages, each over all cells at once, so that a local model gets large batches and an endpoint its full
+concurrency. Every reply goes through one cache first: after a kill at any point the same call goes on where it stopped,
+and pays for nothing twice. Prompts are the same for every action. A reply that fails is asked for again; a cell that
+still has none is left out of the outcomes and counted, never scored.
+
+An arm is an action, focused on the query; "merge-agnostic" is merge written without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from retcon import answer, operate, pack
+from retcon.cache import CachedChat, Replies, cache_key
+from retcon.errors import InputError, MalformedReplyError, ModelError
+from retcon.fidelity import check
+from retcon.lab import judge
+from retcon.lab.outcomes import JUDGE, Outcomes, from_rows
+from retcon.lab.protocols import Case, Protocol
+from retcon.model import Ask, Chat, Reply
+from retcon.note import RETAIN, Packed
+from retcon.tokens import counter
+
+AGNOSTIC = "-agnostic"
+READING, GRADING = f"answer-{answer.PROMPTS}", f"judge-{judge.PROMPTS}"  # versions, for the cache
+TEMPERATURE = 0.7  # of realizations after the first, which is greedy
+CHUNK = 512  # asks that are sent, and then kept, at once ...
+ONE_BY_ONE = {"gguf": 8}  # ... but few by an adapter that answers them one by one: a kill loses what is not kept yet
+ATTEMPTS = 3
+UNREADABLE = "neither yes nor no"
+
+Progress = Callable[[str, int, int], None]  # stage, done, total
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One outcome to be measured."""
+
+    case: Case
+    budget: int
+    arm: str
+    realization: int
+
+    @property
+    def action(self) -> str:
+        return self.arm.removesuffix(AGNOSTIC)
+
+    @property
+    def focus(self) -> bool:
+        return not self.arm.endswith(AGNOSTIC)
+
+    @property
+    def draw(self) -> dict[str, Any]:
+        """How operator and reader are sampled: greedy at first, then by a seed from question and realization."""
+        if self.realization == 0:
+            return {"temperature": 0.0, "seed": None}
+        digest = hashlib.sha256(f"{self.case.question.id}/{self.realization}".encode()).digest()
+        return {"temperature": TEMPERATURE, "seed": int.from_bytes(digest[:4], "big") >> 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a cell's action made."""
+
+    packed: Packed
+    calls: int = 0
+    generated: int = 0  # tokens that the model wrote
+    prompted: int = 0  # tokens that it read for that
+    seconds: float = 0.0
+    unsupported: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """The outcomes, what could not be measured, and what it took."""
+
+    outcomes: Outcomes | None  # None where not one cell could be measured
+    failures: Mapping[str, int]  # "stage: reason" -> cells; those of the stage "judge" have a row without its verdict
+    calls: int  # paid in this run
+    reused: int  # answered by the cache
+    answers: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)  # the replies themselves, a row each
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The first few asks of a run: how long one of them took, and how many had to be paid for."""
+
+    seconds: float
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a run will ask for: calls and tokens by stage; `kept` of the writing calls are in the cache already.
+
+    Calls and written tokens are the most there can be, where no reply has to be asked for twice.
+    """
+
+    cells: int
+    calls: Mapping[str, int]
+    prompt_tokens: int
+    completion_tokens: int
+    kept: int
+
+    def cost(self, *, price_in: float, price_out: float) -> float:
+        """In the currency of prices given for a million tokens."""
+        return (self.prompt_tokens * price_in + self.completion_tokens * price_out) / 1e6
+
+
+class Desk:
+    """A model behind a cache, asked in large batches. What fails is asked again, then stays an error."""
+
+    def __init__(
+        self, chat: Chat, cache: Replies, *, chunk: int | None = None, attempts: int = ATTEMPTS,
+        progress: Progress | None = None, pause: Callable[[float], None] = time.sleep,
+    ) -> None:  # fmt: skip
+        self.chat, self.cache, self.attempts = chat, cache, attempts
+        self.chunk = chunk or ONE_BY_ONE.get(chat.kind, CHUNK)
+        self.progress, self.pause = progress, pause
+        self.known: dict[str, Reply | ModelError] = {}
+        self.calls = self.reused = 0
+
+    def key(self, ask: Ask, version: str) -> str:
+        """The cache's key of an ask."""
+        return cache_key(self.chat, ask, realization=0, prompt_version=version)  # a realization has a seed of its own
+
+    def answer(self, asks: Iterable[Ask], version: str, stage: str, *, worded: bool = False) -> None:
+        """Bring a reply to each of the asks into `known`; with `worded`, one without a word is a failure too."""
+        waiting = {self.key(ask, version): ask for ask in asks}
+        waiting = {key: ask for key, ask in waiting.items() if not isinstance(self.known.get(key), Reply)}
+        for attempt in range(self.attempts):
+            if not waiting:
+                return
+            if attempt:
+                self.pause(min(2.0**attempt, 30.0))
+            self._round(waiting, version, stage, _Worded(self.chat) if worded else self.chat)
+            waiting = {key: ask for key, ask in waiting.items() if not isinstance(self.known[key], Reply)}
+
+    def _round(self, waiting: Mapping[str, Ask], version: str, stage: str, chat: Chat) -> None:
+        keys = list(waiting)
+        for start in range(0, len(keys), self.chunk):
+            some = keys[start : start + self.chunk]
+            cached = CachedChat(chat, self.cache, version)
+            self.known |= dict(zip(some, cached([waiting[key] for key in some]), strict=True))
+            self.calls += cached.misses
+            self.reused += cached.hits
+            if self.progress is not None:
+                self.progress(stage, start + len(some), len(keys))
+
+
+class _Worded:
+    """The model, with an error in place of a reply without a word, so that it is asked for again and never kept."""
+
+    def __init__(self, chat: Chat) -> None:
+        self.chat, self.name, self.kind = chat, chat.name, chat.kind
+
+    def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]:
+        return [
+            MalformedReplyError(f"{self.name}: a reply without a word")
+            if isinstance(reply, Reply) and not reply.text.strip()
+            else reply
+            for reply in self.chat(asks)
+        ]
+
+
+class _Known:
+    """A model that answers what the desk knows, and notes what it does not."""
+
+    def __init__(self, desk: Desk, version: str, wanted: dict[str, Ask]) -> None:
+        self.desk, self.version, self.wanted = desk, version, wanted
+        self.name, self.kind = desk.chat.name, desk.chat.kind
+
+    def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]:
+        found: list[Reply | ModelError] = []
+        for ask in asks:
+            key = self.desk.key(ask, self.version)
+            if key not in self.desk.known:
+                self.wanted[key] = ask
+            found.append(self.desk.known.get(key) or _WaitingError("not asked yet"))
+        return found
+
+
+class _WaitingError(ModelError):
+    code = "waiting"
+
+
+def cells(
+    cases: Iterable[Case], arms: Sequence[str], *, budgets: Sequence[int] | None = None, realizations: int = 1
+) -> list[Cell]:
+    """Every cell, question by question."""
+    check_arms(arms)
+    if realizations < 1:
+        raise InputError(f"realizations are 1 or more, not {realizations}")
+    return [
+        Cell(case, budget, arm, realization)
+        for case in cases
+        for realization in range(realizations)
+        for budget in budgets or case.protocol.budgets
+        for arm in arms
+    ]
+
+
+def check_arms(arms: Sequence[str]) -> None:
+    """An error where one is no action, or agnostic in name only."""
+    operate.check_actions(arm.removesuffix(AGNOSTIC) for arm in arms)
+    if len(set(arms)) < len(arms):
+        raise InputError(f"an action stands twice: {', '.join(arms)}")
+    if RETAIN not in arms:
+        raise InputError(f"gains are over retain: add it to {', '.join(arms)}")
+    for arm in arms:
+        if arm.endswith(AGNOSTIC) and not operate.ACTIONS[arm.removesuffix(AGNOSTIC)].needs_model:
+            raise InputError(f"{arm.removesuffix(AGNOSTIC)} has no agnostic form: it writes nothing")
+
+
+def estimate(todo: Sequence[Cell], writer: Chat, cache: Replies, *, judged: bool = True) -> Estimate:
+    """What a run over these cells will ask, before anything is asked. Reading is estimated from budgets."""
+    desk, wanted = Desk(writer, cache), dict[str, Ask]()
+    for cell in todo:
+        _generate(cell, desk, wanted)
+    kept = len(cache.get_replies(list(wanted)))
+    count = counter("estimate")  # errs high; a call costs tokens of the model, whatever the protocol counts
+    prompts = sum(count(message["content"]) for ask in wanted.values() for message in ask.messages)
+    reads = len(todo)
+    calls = {"write": len(wanted), "read": reads} | ({"judge": reads} if judged else {})
+    held = sum(cell.budget for cell in todo)
+    longest = answer.LONGEST + (judge.LONGEST if judged else 0)
+    return Estimate(
+        cells=len(todo),
+        calls=calls,
+        prompt_tokens=prompts + held + reads * (150 + (200 if judged else 0)),
+        completion_tokens=sum(ask.max_tokens for ask in wanted.values()) + reads * longest,
+        kept=kept,
+    )
+
+
+def probe(todo: Sequence[Cell], writer: Chat, cache: Replies, *, most: int = 8) -> Probe:
+    """How long an ask takes, from a few that the run needs anyway; they are kept, so nothing is paid twice.
+
+    They are spread over the run. Where every one of them fails there is no point in going on: the first error is
+    raised.
+    """
+    desk = Desk(writer, cache)
+    free = [cell for cell in todo if not operate.ACTIONS[cell.action].needs_model]
+    asks: dict[str, Ask] = {}
+    for cell in free[:: max(1, len(free) // most)][:most]:
+        context = _generate(cell, desk, {})
+        assert isinstance(context, Context)
+        ask = _reading(cell, context)
+        asks[desk.key(ask, READING)] = ask
+    cached = CachedChat(writer, cache, READING)
+    started = time.perf_counter()
+    replies = cached(list(asks.values()))
+    seconds = time.perf_counter() - started
+    for reply in replies:
+        if isinstance(reply, ModelError) and not any(isinstance(each, Reply) for each in replies):
+            raise reply
+    if replies and not any(isinstance(reply, Reply) and reply.text.strip() for reply in replies):
+        raise MalformedReplyError(
+            f"{writer.name}: {len(replies)} replies of {answer.LONGEST} tokens at most, and not a word in them; a model"
+            " that thinks first must be told not to"
+        )
+    return Probe(seconds / cached.misses if cached.misses else 0.0, cached.misses)
+
+
+def label(
+    todo: Sequence[Cell], writer: Chat, cache: Replies, *, reader: Chat | None = None, grader: Chat | None = None,
+    judged: bool = True, guard: bool = True, chunk: int | None = None, attempts: int = ATTEMPTS,
+    progress: Progress | None = None, pause: Callable[[float], None] = time.sleep,
+) -> Labelled:  # fmt: skip
+    """Measure every cell. `writer` writes records; `reader` answers and `grader` judges, the same model if not said.
+
+    Without `guard` no record is checked for claims without a source, which takes a while for long clusters.
+    """
+
+    def desk(chat: Chat) -> Desk:
+        return Desk(chat, cache, chunk=chunk, attempts=attempts, progress=progress, pause=pause)
+
+    writes, reads = desk(writer), desk(reader or writer)
+    grades = desk(grader or reader or writer) if judged else None
+    contexts = _write_all(todo, writes)
+    replies = _read_all(todo, contexts, reads)
+    verdicts = _grade_all(todo, replies, grades) if grades is not None else {}
+    rows, texts, failures, seen = [], [], Tally[str](), dict[tuple[str, int], dict[str, float]]()
+    for place, (cell, context, reply) in enumerate(zip(todo, contexts, replies, strict=True)):
+        if isinstance(context, ModelError) or isinstance(reply, ModelError):
+            failures[_fault(context, reply)] += 1
+            continue
+        verdict = verdicts.get(place)
+        if isinstance(verdict, str):  # the row stays, with the verdicts of the other judges
+            failures[f"judge: {verdict}"] += 1
+            verdict = None
+        known = cell.case.question.id, cell.budget
+        if known not in seen:
+            seen[known] = cell.case.seen(cell.budget)
+        checked = _guarded(cell, context) if guard else context
+        rows.append(_row(cell, seen[known], checked, reply, verdict, (writes, reads, grades)))
+        texts.append(_texts(cell, checked, reply, rows[-1]))
+    desks = [writes, reads, *([grades] if grades is not None else [])]
+    return Labelled(
+        outcomes=from_rows(rows) if rows else None,
+        failures=dict(failures),
+        calls=sum(each.calls for each in desks),
+        reused=sum(each.reused for each in desks),
+        answers=tuple(texts),
+    )
+
+
+# -- the stages --------------------------------------------------------------------------------------------------------
+
+
+def _write_all(todo: Sequence[Cell], desk: Desk) -> list[Context | ModelError]:
+    """Contexts of all cells. An action that asks again on the strength of its first reply gets another round."""
+    made: list[Context | ModelError] = [_WaitingError("not made yet")] * len(todo)
+    left = list(range(len(todo)))
+    while left:
+        wanted: dict[str, dict[str, Ask]] = {}
+        for place in left:
+            cell = todo[place]
+            made[place] = _generate(cell, desk, wanted.setdefault(cell.action, {}))
+        left = [place for place in left if isinstance(made[place], _WaitingError)]
+        for action, asks in wanted.items():
+            # a note that holds nothing for the question may be rewritten to nothing; a record of nothing is a failure
+            desk.answer(asks.values(), _version(action), f"write {action}", worded=action != operate.REWRITE)
+    return made
+
+
+def _version(action: str) -> str:
+    return f"operate-{operate.ACTIONS[action].version}"
+
+
+def _generate(cell: Cell, desk: Desk, wanted: dict[str, Ask]) -> Context | ModelError:
+    if cell.action == RETAIN:
+        return Context(cell.case.retained(cell.budget))
+    count = cell.case.protocol.count
+    if not operate.ACTIONS[cell.action].needs_model:
+        return Context(operate.operate(cell.action, cell.case.cluster, cell.budget, count=count).packed)
+    try:
+        made = operate.operate(
+            cell.action, cell.case.cluster, cell.budget, count=count, focus=cell.focus,
+            chat=_Known(desk, _version(cell.action), wanted), **cell.draw,
+        )  # fmt: skip
+    except ModelError as error:
+        return error
+    spent = made.usage
+    return Context(made.packed, spent.model_calls, spent.completion_tokens, spent.prompt_tokens, spent.seconds)
+
+
+def _guarded(cell: Cell, context: Context) -> Context:
+    """The context, with the guard's finding where a model wrote it."""
+    if not context.calls or not context.packed.text:
+        return context
+    found = check(context.packed.text, cell.case.cluster.notes, query=cell.case.question.text)
+    return replace(context, unsupported=not found.ok)
+
+
+def _read_all(todo: Sequence[Cell], contexts: Sequence[Context | ModelError], desk: Desk) -> list[Reply | ModelError]:
+    asks = [
+        None if isinstance(context, ModelError) else _reading(cell, context)
+        for cell, context in zip(todo, contexts, strict=True)
+    ]
+    desk.answer([ask for ask in asks if ask is not None], READING, "read")
+    return [ModelError("there is no context") if ask is None else desk.known[desk.key(ask, READING)] for ask in asks]
+
+
+def _reading(cell: Cell, context: Context) -> Ask:
+    asked = cell.case.question
+    return answer.prompt(asked.text, context.packed.text, asked_on=asked.date, logprobs=True, **cell.draw)
+
+
+def _grade_all(todo: Sequence[Cell], replies: Sequence[Reply | ModelError], desk: Desk) -> dict[int, float | str]:
+    """Place -> the judge's verdict, or why there is none."""
+    asks = {
+        place: judge.prompt(_case(cell, reply))
+        for place, (cell, reply) in enumerate(zip(todo, replies, strict=True))
+        if isinstance(reply, Reply)
+    }
+    desk.answer(asks.values(), GRADING, "judge")
+    found = {place: _verdict(desk, ask) for place, ask in asks.items()}
+    again = {place: _insist(desk, asks[place]) for place, seen in found.items() if seen == UNREADABLE}
+    desk.answer(again.values(), GRADING, "judge again")
+    return found | {place: _verdict(desk, ask) for place, ask in again.items()}
+
+
+def _verdict(desk: Desk, ask: Ask) -> float | str:
+    said = desk.known[desk.key(ask, GRADING)]
+    if isinstance(said, ModelError):
+        return said.code
+    verdict = judge.verdict(said)
+    return UNREADABLE if verdict is None else verdict
+
+
+def _insist(desk: Desk, ask: Ask) -> Ask:
+    """The ask once more, after a reply that was neither yes nor no."""
+    said = desk.known[desk.key(ask, GRADING)]
+    assert isinstance(said, Reply)
+    more = ({"role": "assistant", "content": said.text}, {"role": "user", "content": "One word: yes or no?"})
+    return replace(ask, messages=(*ask.messages, *more))
+
+
+def _case(cell: Cell, reply: Reply) -> judge.Case:
+    asked = cell.case.question
+    return judge.Case(asked.text, asked.answer, reply.text, asked.raw_type, asked.abstention)
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def _fault(context: Context | ModelError, reply: Reply | ModelError) -> str:
+    """Why a cell has no outcome."""
+    if isinstance(context, ModelError):
+        return f"write: {context.code}"
+    return f"read: {reply.code}" if isinstance(reply, ModelError) else "none"
+
+
+def _row(
+    cell: Cell, seen: Mapping[str, float], context: Context, reply: Reply, verdict: float | None,
+    desks: tuple[Desk, Desk, Desk | None],
+) -> dict[str, Any]:  # fmt: skip
+    writes, reads, grades = desks
+    asked, protocol, case = cell.case.question, cell.case.protocol, _case(cell, reply)
+    judges = {} if grades is None else {f"{JUDGE}llm": verdict}
+    judges |= {JUDGE + name: score(case) for name, score in judge.DETERMINISTIC.items()}
+    return {
+        "dataset": asked.dataset, "setting": protocol.name, "question_id": asked.id,
+        "conversation": asked.conversation, "type": asked.type or "", "raw_type": asked.raw_type,
+        "abstention": "yes" if asked.abstention else "", "budget": cell.budget, "action": cell.arm,
+        "realization": cell.realization, **seen,
+        "context_tokens": context.packed.tokens, "generated_tokens": context.generated,
+        "model_calls": context.calls, "prompted_tokens": context.prompted,
+        "reader_tokens": reply.prompt_tokens + reply.completion_tokens,
+        "seconds": round(context.seconds + reply.seconds, 4),
+        "abstained": float(answer.abstains(reply.text)), "logprob": reply.logprob,
+        "unsupported": None if context.unsupported is None else float(context.unsupported), **judges,
+        **settings(cell, writes.chat, reads.chat, None if grades is None else grades.chat),
+    }  # fmt: skip
+
+
+def settings(cell: Cell, writer: Chat, reader: Chat, grader: Chat | None) -> dict[str, str]:
+    """What a row says of its making; the columns that a router's provenance is taken from."""
+    protocol, action = cell.case.protocol, operate.ACTIONS[cell.action]
+    return {
+        "model": writer.name, "reader": reader.name, "grader": "" if grader is None else grader.name,
+        "retriever": protocol.retriever, "counter": protocol.count.name, "embedder": protocol.embed.name,
+        "accounting": protocol.accounting, "top_k": str(protocol.top_k), "cap": str(protocol.cap),
+        "renderer": pack.RENDERER, "prompts": operate.PROMPTS,
+        "answer_prompts": answer.PROMPTS, "grader_prompts": judge.PROMPTS,
+        "focus": ("focused" if cell.focus else "agnostic") if action.needs_model else "",
+    }  # fmt: skip
+
+
+def _texts(cell: Cell, context: Context, reply: Reply, row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row's words, for people; they hold text of the benchmark and are kept apart from the outcomes."""
+    asked = cell.case.question
+    verdicts = {name: value for name, value in row.items() if name.startswith(JUDGE)}
+    return {
+        "question_id": asked.id, "type": asked.raw_type, "question": asked.text, "gold": asked.answer,
+        "budget": cell.budget, "action": cell.arm, "realization": cell.realization, "context": context.packed.text,
+        "reply": reply.text, "abstention": asked.abstention, **verdicts,
+    }  # fmt: skip
+
+
+def lines(protocol: Protocol) -> Iterator[str]:
+    """The protocol in words, for a report."""
+    yield f"{protocol.name}: {protocol.retriever} candidates, retention {protocol.order}"
+    yield f"costs {protocol.accounting} in {protocol.counter} tokens, types {'given' if protocol.typed else 'guessed'}"

@@ -1,0 +1,1 @@
+"""Outcomes -> the paper's tables, figures and one page that shows them."""

@@ -1,0 +1,265 @@
+"""Outcomes -> a report on disk: a page, Markdown, figures, tables as CSV, and the rows that all of it comes from.
+
+    report.html          everything, in one file
+    report.md            the same without the buttons
+    figures/KEY.svg      also KEY-dark.svg and KEY.png
+    tables/KEY.csv       a line for each number: text, mean, interval, and the filter that finds its rows
+    rows.csv             the outcomes
+
+Nothing depends on the clock: the same outcomes give the same bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from html import escape
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from retcon.errors import InputError, MissingExtraError, RetconError
+from retcon.lab.crossfit import CrossFit
+from retcon.lab.outcomes import Outcomes, write
+from retcon.lab.report import published, story
+from retcon.lab.report.curves import Group
+from retcon.lab.report.figures import Figure, figures
+from retcon.lab.report.html import Parts, leading, page, paired
+from retcon.lab.report.story import TERMS, Sentence
+from retcon.lab.report.studies import Readings, Study
+from retcon.lab.report.tables import SPECS, Table, Value
+
+Progress = Callable[[int, int], None]
+
+TITLE = "Retain or consolidate? Memory under a token budget, measured"
+SEED = 20260716
+# Angle brackets as entities: not every reader of Markdown knows "\<", and one that does not would see a tag.
+_MARKDOWN = str.maketrans(
+    {c: f"\\{c}" for c in "\\`*_[]|#"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\n": " ", "\r": " "}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a report came to."""
+
+    folder: Path
+    files: tuple[str, ...]  # relative to the folder
+    tables: tuple[str, ...]  # keys of those that could be filled
+    figures: tuple[str, ...]
+    missing: Mapping[str, str] = field(default_factory=dict)  # key of a table or figure -> why it is not there
+
+
+def report(
+    outcomes: Outcomes, out: Path, *, judge: str | None = None, title: str | None = None,
+    about: Mapping[str, str] | None = None, draws: int = 10_000, repeats: int = 1, seed: int = SEED,
+    progress: Progress | None = None,
+) -> Written:  # fmt: skip
+    """Write the report of these outcomes into a folder, which is made where it is not there."""
+    if find_spec("matplotlib") is None:
+        raise MissingExtraError("a report", "lab")
+    made = parts(
+        outcomes, judge=judge, title=title, about=about, draws=draws, repeats=repeats, seed=seed, progress=progress
+    )
+    files = dict(_files(made))
+    for name, content in files.items():
+        _put(out / name, content)
+    write(outcomes, out / "rows.csv")
+    everything: list[Table | Figure] = [*made.tables, *made.figures]
+    return Written(
+        folder=out,
+        files=tuple(sorted([*files, "rows.csv"])),
+        tables=tuple(each.key for each in made.tables if each.missing is None),
+        figures=tuple(each.key for each in made.figures if each.missing is None),
+        missing={each.key: each.missing for each in everything if each.missing is not None},
+    )
+
+
+def parts(
+    outcomes: Outcomes, *, judge: str | None = None, title: str | None = None, about: Mapping[str, str] | None = None,
+    draws: int = 10_000, repeats: int = 1, seed: int = SEED, progress: Progress | None = None,
+) -> Parts:  # fmt: skip
+    """All that stands in the report of these outcomes."""
+    said = dict(about or {})
+    readings = Readings(outcomes, judge=judge, draws=draws, seed=seed, repeats=repeats, model=said.get("model", ""))
+    studies = [*readings.studies, *readings.silent]
+    if not studies:
+        raise InputError(f"no row has a verdict of {judge or 'any judge'}")
+    total = len(SPECS) + 2
+    tell = progress or (lambda done, of: None)
+    tables = []
+    for done, spec in enumerate(SPECS, 1):
+        tables.append(spec.table(readings))
+        tell(done, total)
+    groups = _groups(readings)
+    tell(total - 1, total)
+    drawn = figures(groups)
+    judge = studies[0].judge
+    tell(total, total)
+    return Parts(
+        title=title or TITLE, opening=story.opening(groups, outcomes, judge, said), findings=story.findings(groups),
+        words=story.words(groups), facts=story.facts(outcomes, said, draws=draws, seed=seed, repeats=repeats),
+        figures=drawn, tables=tables, published=len(published.TABLES), outcomes=outcomes, judge=judge,
+    )  # fmt: skip
+
+
+def _groups(readings: Readings) -> list[Group]:
+    """The studies that can be drawn, with their policies; two of the same key are told apart."""
+    made: list[Group] = []
+    for study in filter(_usable, readings.studies):
+        group = Group(study, *_fits(readings, study))
+        same = sum(group.key == other.key.removesuffix(other.mark) for other in made)
+        made.append(replace(group, mark=f"-{same + 1}") if same else group)
+    return made
+
+
+def _usable(study: Study) -> bool:
+    """Whether raw notes were measured under a budget, which everything is compared with."""
+    return "retain" in study.actions and any(budget > 0 for budget in study.budgets)
+
+
+def _fits(readings: Readings, study: Study) -> tuple[CrossFit | None, CrossFit | None]:
+    """The policies over the paper's actions and over all; None where the rows do not allow it."""
+    found: list[CrossFit | None] = []
+    for fit in (readings.routed, readings.climbed):
+        try:
+            found.append(fit(study))
+        except RetconError:
+            found.append(None)
+    return found[0], found[1]
+
+
+def _put(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _files(made: Parts) -> Iterator[tuple[str, bytes]]:
+    yield "report.html", page(made).encode()
+    yield "report.md", markdown(made).encode()
+    for figure in made.figures:
+        if figure.missing is None:
+            yield f"figures/{figure.key}.svg", figure.svg.encode()
+            yield f"figures/{figure.key}-dark.svg", figure.svg_dark.encode()
+            yield f"figures/{figure.key}.png", figure.png
+    for table in made.tables:
+        if table.missing is None:
+            yield f"tables/{table.key}.csv", comma_separated(table).encode()
+
+
+# -- tables as CSV -----------------------------------------------------------------------------------------------------
+
+
+def comma_separated(table: Table) -> str:
+    """A line for each cell of the table, under the words that its row begins with."""
+    out = io.StringIO()
+    sheet = csv.writer(out, lineterminator="\n")
+    sheet.writerow(("by", "row", "column", "text", "mean", "low", "high", "rows"))
+    words = min(map(leading, table.rows), default=0)
+    for cells, by in paired(table):
+        row = " / ".join(map(_text, cells[:words]))
+        for column, cell in zip(table.columns[words:], cells[words:], strict=True):
+            number = cell if isinstance(cell, Value) else Value(cell)
+            ends = ("" if end is None else repr(end) for end in (number.mean, number.low, number.high))
+            sheet.writerow((by or "ours", row, column, number.text, *ends, _filter(number)))
+    return out.getvalue()
+
+
+def _filter(cell: Value) -> str:
+    return "" if cell.rows is None else json.dumps(dict(cell.rows), default=lambda value: value.item())
+
+
+# -- Markdown ----------------------------------------------------------------------------------------------------------
+
+
+def markdown(made: Parts) -> str:
+    """The report as Markdown, with links to the figures and to the CSV file of each table."""
+    return "\n".join(_lines(made)) + "\n"
+
+
+def _lines(made: Parts) -> Iterator[str]:
+    yield f"# {_md(made.title)}"
+    yield ""
+    for text in made.opening:
+        yield f"{_md(text)}\n"
+    yield "Numbers lead to their rows: the CSV file under each table has a line for each number, with the filter"
+    yield "(columns and values) that finds its outcomes in [rows.csv](rows.csv). In [report.html](report.html) a click"
+    yield "shows them.\n"
+    for finding in made.findings:
+        yield f"**{_md(finding.question)}**\n"
+        for each in finding.answers:
+            yield f"- {_md(each.group)}: **{_md(each.verdict)}** {_said(each.told)}"
+        yield ""
+    yield from _glossary(made)
+    yield "## Figures\n"
+    for figure in made.figures:
+        yield from _picture(figure)
+    theirs, ours = made.tables[: made.published], made.tables[made.published :]
+    for head, tables in (("The paper's tables", theirs), ("What the paper lacks", ours)):
+        yield f"## {head}\n"
+        for table in tables:
+            yield from _table(table)
+    yield "## How it was made\n"
+    for name, value in made.facts:
+        yield f"- {_md(name)}: {_md(value)}"
+
+
+def _glossary(made: Parts) -> Iterator[str]:
+    yield "## How to read this\n"
+    for term, means in (*TERMS, *made.words):
+        yield f"- **{_md(term)}**: {_md(means)}"
+    yield ""
+
+
+def _picture(figure: Figure) -> Iterator[str]:
+    name = f"{figure.title} {figure.data}".strip()
+    yield f"### {_md(name)}\n"
+    if figure.missing is not None:
+        yield f"Not here: {_md(figure.missing)}.\n"
+        return
+    at = f"figures/{figure.key}"
+    yield f'<picture><source media="(prefers-color-scheme: dark)" srcset="{at}-dark.svg">'
+    yield f'<img src="{at}.svg" width="480" alt="{_attribute(name)}"></picture>\n'
+    yield f"{_md(figure.caption)} ([PNG]({at}.png))\n"
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield f"### {_md(table.title)}\n"
+    yield f"{_md(table.caption)}\n"
+    if table.missing is not None:
+        yield f"Not here: {_md(table.missing)}.\n"
+        return
+    marks = "".join(f" · {_md(mark)}" for mark in table.marks)
+    by = ("",) if table.published else ()
+    yield _line((*by, *map(_md, table.columns)))
+    yield _line(["---"] * (len(by) + len(table.columns)))
+    for cells, who in paired(table):
+        yield _line((*((who or "ours",) if by else ()), *(_md(_text(cell)) for cell in cells)))
+    yield f"\n[Numbers and their rows](tables/{table.key}.csv){marks}\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _said(said: Sentence) -> str:
+    return "".join(_md(_text(piece)) for piece in said)
+
+
+def _text(cell: Value | str) -> str:
+    return cell if isinstance(cell, str) else cell.text
+
+
+def _md(text: str) -> str:
+    """Text that Markdown takes as it is."""
+    return text.translate(_MARKDOWN)
+
+
+def _attribute(text: Any) -> str:
+    return escape(str(text)).replace("`", "&#96;").replace("\n", " ").replace("\r", " ")
