@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import timeit
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,9 @@ from retcon.server import create_app
 from retcon.trace import span
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def exporter() -> InMemorySpanExporter:
+    """Where the spans of this process go: a provider can be set only once in one."""
     made = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(made))
@@ -46,16 +46,14 @@ def nested(spans: InMemorySpanExporter) -> list[tuple[ReadableSpan, str | None]]
 
 
 @pytest.mark.parametrize("loaded", ["", "import opentelemetry.trace\n"], ids=["absent", "not set up"])
-def test_span_that_nobody_set_up_costs_next_to_nothing(loaded: str) -> None:
+def test_span_that_nobody_set_up_loads_and_makes_nothing(loaded: str) -> None:
     code = (
-        f"import sys, timeit\n{loaded}from retcon.trace import span\n"
-        "def use():\n    with span('x', a=1) as s:\n        s.set_attribute('b', 2)\n"
-        "best = min(timeit.repeat(use, number=2000, repeat=5)) / 2000\n"
-        f"assert {bool(loaded)} or not [name for name in sys.modules if name.startswith('opentelemetry')]\n"
-        "print(best)"
+        f"import sys\n{loaded}before = set(sys.modules)\nfrom retcon.trace import span\n"
+        "with span('x', a=1) as one, span('y') as other:\n    one.set_attribute('b', 2)\n"
+        "print(one is other, span('x') is span('y'), [n for n in set(sys.modules) - before if 'telemetry' in n])"
     )
     out = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
-    assert float(out.stdout) < 20e-6  # measured: under 1 microsecond
+    assert out.stdout.split("\n")[0] == "True True []"
 
 
 def test_span_has_its_name_and_attributes(spans: InMemorySpanExporter) -> None:
@@ -138,11 +136,3 @@ def test_request_belongs_to_the_span_that_its_caller_names(spans: InMemorySpanEx
     assert found.parent is not None
     assert (found.parent.trace_id, found.parent.span_id) == (int("a" * 32, 16), int("b" * 16, 16))
     assert dict(found.attributes or {}) == {"retcon.method": "GET", "retcon.route": "/health", "retcon.status": 200}
-
-
-def test_configured_span_is_cheap_beside_a_recall(spans: InMemorySpanExporter) -> None:
-    def use() -> None:
-        with span("x", a=1):
-            pass
-
-    assert min(timeit.repeat(use, number=200, repeat=3)) / 200 < 1e-3
