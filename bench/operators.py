@@ -10,7 +10,6 @@ result holds ids and numbers, no text of the benchmark.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 from collections import Counter
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 from rich.progress import track
 
-from bench import data_file
+from bench import data_file, grid, keep, out_parser
 from bench.extract import content, survival
 from retcon import answer
 from retcon.cache import CachedChat, ReplyCache
@@ -124,27 +123,24 @@ def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
 def table(result: dict[str, Any]) -> str:
     """The summary as Markdown."""
     head = ("action", "accuracy", "gain over retain", "abstained", "unsupported", "tokens", "calls")
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    lines = []
     for row in result["summary"]:
         accuracy = f"{row['accuracy']:.2f} [{row['interval'][0]:.2f}, {row['interval'][1]:.2f}]"
         gain = f"{row['gain']:+.2f} [{row['gain_interval'][0]:+.2f}, {row['gain_interval'][1]:+.2f}]"
         doubt = "" if row["unsupported"] is None else f"{row['unsupported']:.2f}"
-        lines.append(
-            f"| {row['action']} | {accuracy} | {gain} | {row['abstained']:.2f} | {doubt} | {row['tokens']:.0f} "
-            f"| {row['calls']:.1f} |"
-        )
-    return "\n".join(lines)
+        spent = (f"{row['tokens']:.0f}", f"{row['calls']:.1f}")
+        lines.append((row["action"], accuracy, gain, f"{row['abstained']:.2f}", doubt, *spent))
+    return grid(head, lines)
 
 
 def main() -> None:
     """Run, print, keep."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = out_parser(__doc__)
     parser.add_argument("--model", required=True, help="base URL of an endpoint, or the path of a .gguf file")
     parser.add_argument("--model-name", help="the model's name at the endpoint")
     parser.add_argument("--questions", type=int, default=30)
     parser.add_argument("--budget", type=int, default=64)
     parser.add_argument("--cache", type=Path, default=Path("operators-cache.db"), help="where replies are kept")
-    parser.add_argument("--out", type=Path, help="write rows and summary there as JSON")
     options = parser.parse_args()
     model = CachedChat(
         chat(options.model, name=options.model_name, timeout=600), ReplyCache(options.cache), f"bench-{answer.PROMPTS}"
@@ -157,8 +153,7 @@ def main() -> None:
         "rows": [asdict(row) for row in rows],
     }  # fmt: skip
     print(table(result))
-    if options.out:
-        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    keep(result, options.out)
 
 
 if __name__ == "__main__":

@@ -138,7 +138,7 @@ def modules() -> Iterator[ModuleType]:
                 continue
 
 
-def held(name: str, value: object, seen: set[int]) -> Iterator[tuple[str, re.Pattern[str]]]:
+def patterns_in(name: str, value: object, seen: set[int]) -> Iterator[tuple[str, re.Pattern[str]]]:
     """The patterns that a value is or holds, however deep."""
     if id(value) in seen:
         return
@@ -156,17 +156,17 @@ def held(name: str, value: object, seen: set[int]) -> Iterator[tuple[str, re.Pat
     elif is_dataclass(value):
         inner = {field.name: getattr(value, field.name) for field in fields(value)}
     for key, each in inner.items():
-        yield from held(f"{name}.{key}", each, seen)
+        yield from patterns_in(f"{name}.{key}", each, seen)
 
 
-def compiled() -> dict[str, re.Pattern[str]]:
+def find_patterns() -> dict[str, re.Pattern[str]]:
     """Every pattern of the package by where it stands; those compiled at first use are compiled here."""
     seen: set[int] = set()
     out: dict[str, re.Pattern[str]] = {}
     for module in modules():
         for name, value in list(vars(module).items()):
             if not (name.startswith("__") or isinstance(value, ModuleType)):
-                out.update(held(f"{module.__name__}.{name}", value, seen))
+                out.update(patterns_in(f"{module.__name__}.{name}", value, seen))
     late = {name: tokens._compiled(getattr(tokens, name)) for name in _late()}
     return out | {f"retcon.tokens.{name}": pattern for name, pattern in late.items()}
 
@@ -187,7 +187,7 @@ def exercise(pattern: re.Pattern[str], text: str) -> None:
         pass
 
 
-PATTERNS = compiled()
+PATTERNS = find_patterns()
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -266,20 +266,20 @@ def cluster(*texts: str, query: str = "How many times did Ann see the cat, and w
     return Cluster(query, tuple(Hit(whole(text), 1.0, rank) for rank, text in enumerate(texts, 1)))
 
 
-def recalled(text: str) -> None:
+def recall_text(text: str) -> None:
     with Memory(":memory:") as memory:
         memory.add(text.encode("utf-8", "replace").decode() + " cat")
         memory.recall("where is the cat?", 64)
 
 
-def asked(text: str) -> None:
+def ask_text(text: str) -> None:
     with Memory(":memory:") as memory:
         memory.add(["the cat sat", "the dog ran"])
         memory.recall(text, 64)
         memory.search(text)
 
 
-def judged(question: str = "How many days?", gold: str = "7 days (or 8), in May (AB)", reply: str = "7") -> None:
+def judge_reply(question: str = "How many days?", gold: str = "7 days (or 8), in May (AB)", reply: str = "7") -> None:
     for type_ in ("multi-session", "temporal"):
         case = judge.Case(question, gold, reply, type_)
         judge.prompt(case)
@@ -316,11 +316,11 @@ DEAR: dict[str, Callable[[str], object]] = {
     "source": lambda text: check("Ann paid £124.50 on 9 May, not 5 pm.", [whole(text)], query="What did Ann pay?"),
     "both": lambda text: check(text, [whole(text)], query=text),
     "other of both": lambda text: check(text.replace("ot ", ""), [whole(text)]),
-    "reply judged": lambda text: judged(reply=text),
-    "gold judged": lambda text: judged(gold=text),
-    "question judged": lambda text: judged(question=text),
-    "recall": recalled,
-    "query": asked,
+    "reply judged": lambda text: judge_reply(reply=text),
+    "gold judged": lambda text: judge_reply(gold=text),
+    "question judged": lambda text: judge_reply(question=text),
+    "recall": recall_text,
+    "query": ask_text,
 }
 
 
@@ -357,20 +357,20 @@ def candidates(kind: Callable[[int], str], size: int, run: int) -> Cluster:
     return Cluster("Where did Ann see the cat?", tuple(Hit(note, 1 / (n + 1), n + 1) for n, note in enumerate(notes)))
 
 
-def marked(given: Cluster) -> Cluster:
+def mark_cluster(given: Cluster) -> Cluster:
     return Cluster(given.query, retrieve.mark_duplicates(given.hits))
 
 
-def clustered(given: Cluster) -> None:
+def build_cluster(given: Cluster) -> None:
     retrieve.cluster(given.query, given.hits, pack.costs(given, count=ESTIMATE), cap=8 * len(given.hits))
 
 
-def checked(given: Cluster) -> None:
+def check_half(given: Cluster) -> None:
     half = len(given.hits) // 2
     check(" ".join(note.text for note in given.notes[:half]), given.notes[half:], query=given.query)
 
 
-def recalled_from(given: Cluster) -> None:
+def recall_from(given: Cluster) -> None:
     with Memory(":memory:", top_k=len(given.hits), cap=1_000_000) as memory:
         memory.add([{"text": note.text, "speaker": "ann"} for note in given.notes])
         for action in ("retain", "extract"):
@@ -378,16 +378,16 @@ def recalled_from(given: Cluster) -> None:
 
 
 OVER_NOTES: dict[str, tuple[Callable[[Cluster], object], int]] = {
-    "mark_duplicates": (marked, 1600),
-    "cluster": (clustered, 1600),
+    "mark_duplicates": (mark_cluster, 1600),
+    "cluster": (build_cluster, 1600),
     "extract": (lambda given: extract.extract(given, 10 * len(given.hits), count=ESTIMATE), 800),
-    "retain": (lambda given: pack.retain(marked(given), 10 * len(given.hits), count=ESTIMATE), 800),
+    "retain": (lambda given: pack.retain(mark_cluster(given), 10 * len(given.hits), count=ESTIMATE), 800),
     "retain the cheapest": (
         lambda given: pack.retain(given, 10 * len(given.hits), count=ESTIMATE, order="cheapest"), 800
     ),
     "chronological": (lambda given: operate.chronological(given.notes), 3200),
-    "check": (checked, 400),
-    "recall": (recalled_from, 800),
+    "check": (check_half, 400),
+    "recall": (recall_from, 800),
 }  # fmt: skip
 
 

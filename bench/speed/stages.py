@@ -55,9 +55,9 @@ Times = dict[str, list[Span]]
 
 def store(path: str, size: int, seed: int) -> dict[str, Any]:
     """One bulk add of `size` notes of one user; making up the notes is not on the clock."""
-    source = _Clocked(corpus(seed).notes(size))
+    source = _Stopwatch(corpus(seed).notes(size))
     target = SqliteStore(path)
-    span = _timed(target.add, source)
+    span = _time(target.add, source)
     target.close()
     megabytes = Path(path).stat().st_size / 1e6
     rate = _rate(size, Span(span.wall - source.wall, span.cpu - source.cpu))
@@ -69,7 +69,7 @@ def users(path: str, size: int, seed: int) -> dict[str, Any]:
     notes = list(corpus(seed).notes(size))
     owners = [replace(note, user_id=f"u{number // 20 % (size // FEW)}") for number, note in enumerate(notes)]
     target = SqliteStore(path)
-    rate = _rate(size, _timed(target.add, owners))
+    rate = _rate(size, _time(target.add, owners))
     target.close()
     return {"users": size // FEW} | rate
 
@@ -82,10 +82,10 @@ def single(path: str, seed: int, count: int) -> dict[str, Any]:
         for number, note in enumerate(notes):
             session, label = f"late-{number // 20}", {"speaker": note.speaker, "timestamp": note.timestamp}
             if number % 2:
-                name, span = "Memory.add", _timed(memory.add, note.text, user_id="u", session=session, **label)
+                name, span = "Memory.add", _time(memory.add, note.text, user_id="u", session=session, **label)
             else:
                 fresh = replace(note, id=f"late-{number}", session=session)
-                name, span = "store.add", _timed(memory.store.add, [fresh])
+                name, span = "store.add", _time(memory.store.add, [fresh])
             if number >= WARM:
                 times[name].append(span)
     return {name: _summary(found) for name, found in times.items()}
@@ -102,12 +102,12 @@ def retrieval(path: str, folder: str, size: int, seed: int, queries: Sequence[st
         OURS: lambda query: _retrieve(target, stems(query)),
         DEFAULT: lambda query: _retrieve(target, query_terms(query)),
     }
-    builds, rivals = _built(notes, Path(folder))
+    builds, rivals = _build_rivals(notes, Path(folder))
     systems |= {rival.name: partial(_ask, rival) for rival in rivals}
     times = _in_turn(systems, queries)
     agreed = _agreement(target, notes, queries)
     late = list(indexed_texts(corpus(seed).notes(25, part=1)))
-    adds = {rival.name: [_timed(rival.add, text) for text in late][WARM:] for rival in rivals if rival.one_more}
+    adds = {rival.name: [_time(rival.add, text) for text in late][WARM:] for rival in rivals if rival.one_more}
     return {
         "build": {name: _rate(size, span) for name, span in builds.items()},
         "retrieval": {name: _summary(found) for name, found in times.items()},
@@ -118,7 +118,7 @@ def retrieval(path: str, folder: str, size: int, seed: int, queries: Sequence[st
     }
 
 
-def _built(notes: Sequence[Note], folder: Path) -> tuple[dict[str, Span], list[Rival]]:
+def _build_rivals(notes: Sequence[Note], folder: Path) -> tuple[dict[str, Span], list[Rival]]:
     spans: dict[str, Span] = {}
     rivals: list[Rival] = []
     texts = list(indexed_texts(notes))
@@ -126,7 +126,7 @@ def _built(notes: Sequence[Note], folder: Path) -> tuple[dict[str, Span], list[R
     for kind in kinds:
         rival = kind(folder / kind.__name__)
         read = [note.text for note in notes] if kind is TantivyAlone else texts
-        spans[rival.name] = _timed(rival.build, read)
+        spans[rival.name] = _time(rival.build, read)
         rivals.append(rival)
     return spans, rivals
 
@@ -149,7 +149,7 @@ def _in_turn(systems: dict[str, Callable[[str], Any]], queries: Sequence[str]) -
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:  # whoever comes first finds the coldest caches
             if sum(span.wall for span in times[name]) < PATIENCE:
-                span = _timed(systems[name], query)
+                span = _time(systems[name], query)
                 if number >= len(warm):
                     times[name].append(span)
     return times
@@ -309,7 +309,7 @@ def imports(count: int) -> dict[str, Any]:
 # -- clocks ----------------------------------------------------------------------------------------------------------
 
 
-class _Clocked:
+class _Stopwatch:
     """An iterable that keeps the time its items took to make."""
 
     def __init__(self, items: Iterable[Note]) -> None:
@@ -331,7 +331,7 @@ def _clock(call: Callable[..., Any], *args: Any, **options: Any) -> tuple[Any, S
     return out, Span(time.perf_counter() - wall, time.thread_time() - cpu)
 
 
-def _timed(call: Callable[..., Any], *args: Any, **options: Any) -> Span:
+def _time(call: Callable[..., Any], *args: Any, **options: Any) -> Span:
     return _clock(call, *args, **options)[1]
 
 

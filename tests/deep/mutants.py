@@ -20,7 +20,7 @@ from retcon.store.checking import check_file
 Truth = dict[str, tuple[object, ...]]  # everything about a note, by its id
 
 
-def made(path: Path) -> Truth:
+def make_store(path: Path) -> Truth:
     """A store with all kinds of rows, and the truth about its notes."""
     draw = random.Random(0)
     words = "cat dog red moved Berlin train coffee green paid 2026 vet rent flat".split()
@@ -86,7 +86,7 @@ MUTATIONS: tuple[Callable[[bytearray, random.Random], None], ...] = (
 )
 
 
-def mutated(original: bytes, number: int) -> tuple[str, bytes]:
+def mutate_file(original: bytes, number: int) -> tuple[str, bytes]:
     draw = random.Random(number)
     mutate = MUTATIONS[number % len(MUTATIONS)]
     data = bytearray(original)
@@ -97,7 +97,7 @@ def mutated(original: bytes, number: int) -> tuple[str, bytes]:
 # -- what becomes of it ------------------------------------------------------------------------------------------------
 
 
-def served(path: Path, expected: Truth) -> tuple[bool, list[str]]:
+def serve(path: Path, expected: Truth) -> tuple[bool, list[str]]:
     """Whether all that is served is true and nothing is missing, and every error that is not ours."""
     right, raw = True, []
 
@@ -122,7 +122,7 @@ def served(path: Path, expected: Truth) -> tuple[bool, list[str]]:
         attempt(lambda note_id=note_id: one(memory, note_id) == expected[note_id])  # type: ignore[misc]
         attempt(lambda note_id=note_id: bool(memory.history(note_id)))  # type: ignore[misc]
     for user in ("u0", "u1", None):
-        attempt(lambda user=user: true(memory, expected, user))  # type: ignore[misc]
+        attempt(lambda user=user: recalls_truth(memory, expected, user))  # type: ignore[misc]
     attempt(lambda: bool(memory.stats()) and memory.unpurged() >= 0)
     attempt(lambda: memory.store.get_record("r") in (None, ("a cat", "{}")))
     attempt(lambda: memory.close() is None)  # type: ignore[func-returns-value]
@@ -133,7 +133,7 @@ def one(memory: Memory, note_id: str) -> object:
     return tuple(sorted((name, repr(value)) for name, value in memory.get(note_id).to_dict().items()))
 
 
-def true(memory: Memory, expected: Truth, user: str | None) -> bool:
+def recalls_truth(memory: Memory, expected: Truth, user: str | None) -> bool:
     """Whether search and recall give nothing but true notes, of that user."""
     hits = memory.search("the vet in Berlin", user_id=user, top_k=30)
     found = memory.recall("the vet in Berlin", 200, user_id=user)
@@ -166,8 +166,8 @@ def writes(path: Path) -> list[str]:
     return raw
 
 
-def tried(path: Path, original: bytes, number: int, expected: Truth) -> dict[str, object]:
-    kind, data = mutated(original, number)
+def try_mutant(path: Path, original: bytes, number: int, expected: Truth) -> dict[str, object]:
+    kind, data = mutate_file(original, number)
     for end in ("-wal", "-shm"):
         Path(f"{path}{end}").unlink(missing_ok=True)
     path.write_bytes(data)
@@ -179,7 +179,7 @@ def tried(path: Path, original: bytes, number: int, expected: Truth) -> dict[str
     except Exception as error:
         sound, raw = False, [f"check: {type(error).__name__}: {error}"]
     path.write_bytes(data)
-    right, more = served(path, expected)
+    right, more = serve(path, expected)
     for end in ("-wal", "-shm"):
         Path(f"{path}{end}").unlink(missing_ok=True)
     path.write_bytes(data)
@@ -190,13 +190,13 @@ def main() -> None:
     folder, first, count = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     whole = folder / "whole.db"
     if not whole.exists():
-        made(whole)
+        make_store(whole)
     with Memory(whole) as memory:
         expected = truth(memory)
     original = whole.read_bytes()
     for number in range(first, first + count):
         print(json.dumps({"begin": number}), flush=True)
-        print(json.dumps(tried(folder / f"mutant-{first}.db", original, number, expected)), flush=True)
+        print(json.dumps(try_mutant(folder / f"mutant-{first}.db", original, number, expected)), flush=True)
 
 
 if __name__ == "__main__":

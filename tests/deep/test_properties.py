@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from counts import scaled
+from counts import scale
 
 TESTS = Path(__file__).parents[1]
 EXAMPLES = 1000
@@ -20,7 +20,7 @@ CORE = (
 
 @pytest.mark.parametrize("name", CORE)
 def test_a_property_holds_on_many_examples(name: str, tmp_path: Path) -> None:
-    many = {"HYPOTHESIS_PROFILE": "deep", "HYPOTHESIS_EXAMPLES": str(scaled(EXAMPLES, 10))}
+    many = {"HYPOTHESIS_PROFILE": "deep", "HYPOTHESIS_EXAMPLES": str(scale(EXAMPLES, 10))}
     ours = [f"--basetemp={tmp_path / 'base'}", "-o", f"cache_dir={tmp_path / 'cache'}"]
     command = [sys.executable, "-m", "pytest", "-n", "0", "-m", "hypothesis", *ours, str(TESTS / f"test_{name}.py")]
     done = subprocess.run(command, cwd=TESTS.parent, env=os.environ | many, capture_output=True, text=True, check=False)
