@@ -13,6 +13,8 @@ from retcon.lab.fit_ladder import served, walk, whole_first
 from retcon.lab.outcomes import panel
 from retcon.route import SHIPPED, shipped
 
+LADDERS = ("locomo", "locomo-free", "longmemeval", "longmemeval-free")
+
 
 def ids(name: str) -> set[str]:
     return set((PREREG / f"locomo-{name}.txt").read_text(encoding="utf-8").split())
@@ -32,7 +34,7 @@ def test_the_committed_result_is_that_of_the_rows(judge: str) -> None:
     assert load("second_gate")["judges"][judge] == round_numbers(found)
 
 
-@pytest.mark.parametrize("name", [name for name in SHIPPED if shipped(name).ladder is not None])
+@pytest.mark.parametrize("name", LADDERS)
 @pytest.mark.parametrize("run", ["locomo-second", "locomo-product", "pool-product"])
 def test_no_shipped_ladder_harms_after_a_look_at_whole_notes(name: str, run: str) -> None:
     for judge in JUDGES:
@@ -41,6 +43,10 @@ def test_no_shipped_ladder_harms_after_a_look_at_whole_notes(name: str, run: str
         own = served(shipped(name), made)
         assert not np.any(walk(made, whole_first(own)).utility < whole)
         assert np.any(walk(made, own).utility < whole)  # or there was nothing to be safe from
+
+
+def test_these_are_all_the_ladders_that_ship() -> None:
+    assert sorted(name for name in SHIPPED if shipped(name).ladder is not None) == sorted(LADDERS)
 
 
 def test_a_rehearsal_leaves_the_second_gate_shut() -> None:

@@ -50,48 +50,43 @@ def truth(memory: Memory) -> Truth:
 # -- mutations ---------------------------------------------------------------------------------------------------------
 
 
-def flipped(data: bytearray, draw: random.Random) -> None:
+def flip_bits(data: bytearray, draw: random.Random) -> None:
     for _ in range(draw.choice([1, 1, 1, 2, 4, 16, 64])):
         data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
 
 
-def truncated(data: bytearray, draw: random.Random) -> None:
+def truncate(data: bytearray, draw: random.Random) -> None:
     del data[draw.choice([draw.randrange(len(data)), draw.randrange(len(data) // 4096 + 1) * 4096]) :]
 
 
-def swapped(data: bytearray, draw: random.Random) -> None:
+def swap_pages(data: bytearray, draw: random.Random) -> None:
     one, two = (draw.randrange(len(data) // 4096) * 4096 for _ in range(2))
     data[one : one + 4096], data[two : two + 4096] = data[two : two + 4096], data[one : one + 4096]
 
 
-def blanked(data: bytearray, draw: random.Random) -> None:
+def blank(data: bytearray, draw: random.Random) -> None:
     at, size = draw.randrange(len(data)), draw.choice([1, 8, 512, 4096])
     data[at : at + size] = bytes(len(data[at : at + size]))
 
 
-def exchanged(data: bytearray, draw: random.Random) -> None:
+def exchange_letters(data: bytearray, draw: random.Random) -> None:
     """Letters and digits of the text changed, as no parser would notice."""
     places = [at for at in draw.sample(range(len(data)), min(4000, len(data))) if chr(data[at]).isalnum()]
     for at in places[: draw.choice([1, 2, 8])]:
         data[at] = ord(draw.choice("abcdefghij0123456789"))
 
 
-MUTATIONS: tuple[Callable[[bytearray, random.Random], None], ...] = (
-    flipped,
-    flipped,
-    truncated,
-    swapped,
-    blanked,
-    exchanged,
-)
+MUTATIONS: tuple[tuple[str, Callable[[bytearray, random.Random], None]], ...] = (
+    ("flipped", flip_bits), ("flipped", flip_bits), ("truncated", truncate), ("swapped", swap_pages),
+    ("blanked", blank), ("exchanged", exchange_letters),
+)  # fmt: skip
 
 
 def mutate_file(original: bytes, number: int) -> tuple[str, bytes]:
-    draw = random.Random(number)
-    mutate = MUTATIONS[number % len(MUTATIONS)]
+    name, mutate = MUTATIONS[number % len(MUTATIONS)]
     data = bytearray(original)
-    mutate(data, draw)
-    return mutate.__name__, bytes(data)
+    mutate(data, random.Random(number))
+    return name, bytes(data)
 
 
 # -- what becomes of it ------------------------------------------------------------------------------------------------

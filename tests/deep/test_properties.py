@@ -12,8 +12,9 @@ from counts import scale
 
 TESTS = Path(__file__).parents[1]
 EXAMPLES = 1000
+FILES = {path.stem.removeprefix("test_"): path for path in TESTS.rglob("test_*.py")}
 CORE = (
-    "ask", "cache", "extract", "fidelity", "hostile", "injection", "ladder", "memory", "operate", "pack", "perform",
+    "ask", "cache", "extract", "fidelity", "fit_ladder", "hostile", "injection", "memory", "operate", "pack", "perform",
     "postings", "retrieve", "route", "safe", "store", "tokens", "words",
 )  # fmt: skip
 
@@ -22,6 +23,6 @@ CORE = (
 def test_a_property_holds_on_many_examples(name: str, tmp_path: Path) -> None:
     many = {"HYPOTHESIS_PROFILE": "deep", "HYPOTHESIS_EXAMPLES": str(scale(EXAMPLES, 10))}
     ours = [f"--basetemp={tmp_path / 'base'}", "-o", f"cache_dir={tmp_path / 'cache'}"]
-    command = [sys.executable, "-m", "pytest", "-n", "0", "-m", "hypothesis", *ours, str(TESTS / f"test_{name}.py")]
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-m", "hypothesis", *ours, str(FILES[name])]
     done = subprocess.run(command, cwd=TESTS.parent, env=os.environ | many, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
