@@ -48,7 +48,7 @@ Floats = NDArray[np.float64]
 Drawn = tuple[Floats, Floats, Floats]  # advantage, chosen, retained
 
 
-class Population(Protocol):
+class HarmPopulation(Protocol):
     """Where calibration questions come from, with the truth about every threshold."""
 
     def draw(self, rng: np.random.Generator, n: int) -> Drawn: ...
@@ -131,7 +131,7 @@ class FinitePopulation:
         return float(np.mean(np.where(self.advantage >= tau, self.chosen - self.retained, 0.0)))
 
 
-def simulated_populations(alpha: float) -> dict[str, Population]:
+def simulated_populations(alpha: float) -> dict[str, HarmPopulation]:
     """Populations for one alpha. In each, more replacing pays, so that the rule is drawn towards the edge."""
     steps = pairwise(np.linspace(0, 1, 21).tolist())
     return {
@@ -145,7 +145,7 @@ def simulated_populations(alpha: float) -> dict[str, Population]:
     }
 
 
-def clustered_populations(alpha: float) -> dict[str, Population]:
+def clustered_populations(alpha: float) -> dict[str, HarmPopulation]:
     """Populations that come by whole conversations."""
     return {"harm 2 alpha in all, in one of five conversations of 30": ClusteredPopulation(2 * alpha)}
 
@@ -212,7 +212,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CertificateRow:
     """One population, sample size and alpha."""
 
     kind: str  # simulated, pilot or outside
@@ -226,7 +226,7 @@ class Row:
 
 
 def measure(
-    population: Population, n: int, alphas: Sequence[float], *, draws: int, rng: np.random.Generator
+    population: HarmPopulation, n: int, alphas: Sequence[float], *, draws: int, rng: np.random.Generator
 ) -> list[tuple[Rule, Rule]]:
     """The certified rule and the zero-harm rule at each alpha, over the same calibration sets."""
     sets = [population.draw(rng, n) for _ in range(draws)]
@@ -238,7 +238,7 @@ def measure(
     return out
 
 
-def _rule(population: Population, taus: Sequence[float], alpha: float) -> Rule:
+def _rule(population: HarmPopulation, taus: Sequence[float], alpha: float) -> Rule:
     values, places = np.unique(taus, return_inverse=True)  # few, so the truth about each is asked once
     harm = np.array([population.harm(tau) for tau in values])[places]
     gain = np.array([population.gain(tau) for tau in values])[places]
@@ -283,7 +283,7 @@ def _joint_rule(budgets: dict[int, FinitePopulation], taus: Sequence[Sequence[fl
     return _summary(harm, gain, np.isposinf(tau), alpha)
 
 
-def most_gain(population: Population, alpha: float) -> float:
+def most_gain(population: HarmPopulation, alpha: float) -> float:
     """The gain of the best threshold that is truly within alpha: what no rule can beat."""
     taus = population.advantage if isinstance(population, FinitePopulation) else np.linspace(0, 1, 201)
     return max((population.gain(tau) for tau in taus if population.harm(tau) <= alpha * ABOVE), default=0.0)
@@ -291,7 +291,7 @@ def most_gain(population: Population, alpha: float) -> float:
 
 def jobs(
     finite: dict[tuple[str, int], FinitePopulation],
-) -> Iterator[tuple[str, str, int | None, Population, int, list[float]]]:
+) -> Iterator[tuple[str, str, int | None, HarmPopulation, int, list[float]]]:
     """Everything to measure: kind, name, budget, population, n and the alphas."""
     for n in SIZES:
         for alpha in ALPHAS:
@@ -318,7 +318,7 @@ def run(path: Path, *, draws: int = DRAWS) -> dict[str, Any]:
     for kind, name, budget, found, n, alphas in work:
         rules = measure(found, n, alphas, draws=draws, rng=rng)
         for alpha, (certified, zero) in zip(alphas, rules, strict=True):
-            rows.append(Row(kind, name, budget, n, alpha, certified, zero, most_gain(found, alpha)))
+            rows.append(CertificateRow(kind, name, budget, n, alpha, certified, zero, most_gain(found, alpha)))
     rows += joint_rows(finite, draws=draws, rng=rng)
     return {
         "delta": DELTA,
@@ -332,7 +332,7 @@ def run(path: Path, *, draws: int = DRAWS) -> dict[str, Any]:
 
 def joint_rows(
     finite: dict[tuple[str, int], FinitePopulation], *, draws: int, rng: np.random.Generator
-) -> Iterator[Row]:
+) -> Iterator[CertificateRow]:
     """All budgets of each setting at once, both ways."""
     hows: dict[Literal["split", "any"], str] = {"split": "a tau per budget", "any": "one tau, harm at any budget"}
     for name in SETTINGS:
@@ -340,10 +340,10 @@ def joint_rows(
         for how, words in hows.items():
             for alpha in ALPHAS:
                 rules = measure_joint(budgets, 300, alpha, how, draws=draws, rng=rng)
-                yield Row("joint", f"{name}, {words}", None, 300, alpha, *rules, None)
+                yield CertificateRow("joint", f"{name}, {words}", None, 300, alpha, *rules, None)
 
 
-def decide_claims(rows: Sequence[Row], draws: int) -> dict[str, Any]:
+def decide_claims(rows: Sequence[CertificateRow], draws: int) -> dict[str, Any]:
     """The two claims with the numbers that decide them."""
     limit = DELTA + 3 * math.sqrt(DELTA * (1 - DELTA) / draws)
     worst = max(row.certified.exceeds for row in rows if row.kind != "outside")

@@ -57,7 +57,7 @@ KINDS = dict(zip(ERRORS, "number date name name negation negation quote number".
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class RecordCase:
     """A record with its notes; `error` names what was put into it, `span` where."""
 
     id: str
@@ -69,7 +69,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class EvidenceQuestion:
     """A question and the notes that hold its answer."""
 
     id: str
@@ -80,7 +80,7 @@ class Question:
 # - faithful records -
 
 
-def write_faithful(question: Question, rng: random.Random) -> str:
+def write_faithful(question: EvidenceQuestion, rng: random.Random) -> str:
     """One to three sentences of the notes, in any order, each in one of the forms."""
     held = [(note, s) for note in question.notes for s in sentences(note.text) if 4 <= len(s.split()) <= 45]
     telling = [
@@ -307,7 +307,7 @@ INJECT: dict[str, Callable[[str, Sequence[str], random.Random], Corrupted | None
 # - cases -
 
 
-def cases(questions: Sequence[Question], seed: int) -> list[Case]:
+def cases(questions: Sequence[EvidenceQuestion], seed: int) -> list[RecordCase]:
     """For each question one faithful record and one with an error; the rarest error that can be made is made."""
     rng = random.Random(seed)
     pool = sorted({name for q in questions for note in q.notes for name in names_in(note.text)})
@@ -317,7 +317,7 @@ def cases(questions: Sequence[Question], seed: int) -> list[Case]:
         good, base = write_faithful(question, rng), write_faithful(question, rng)
         if not good or not base:
             continue
-        out.append(Case(question.id, question.notes, question.query, good))
+        out.append(RecordCase(question.id, question.notes, question.query, good))
         text = " ".join(note.text for note in question.notes).lower()
         strange = [
             name for name in rng.sample(pool, min(40, len(pool))) if not any(w.lower() in text for w in name.split())
@@ -326,12 +326,12 @@ def cases(questions: Sequence[Question], seed: int) -> list[Case]:
             hit = INJECT[error](base, strange, rng)
             if hit is not None and hit[0] != base:
                 made[error] += 1
-                out.append(Case(question.id, question.notes, question.query, hit[0], error, hit[1]))
+                out.append(RecordCase(question.id, question.notes, question.query, hit[0], error, hit[1]))
                 break
     return out
 
 
-def longmemeval(path: Path) -> list[Question]:
+def longmemeval(path: Path) -> list[EvidenceQuestion]:
     """LongMemEval's questions that have evidence."""
     out = []
     for row in json.loads(path.read_text(encoding="utf-8")):
@@ -340,7 +340,7 @@ def longmemeval(path: Path) -> list[Question]:
             for i, e in enumerate(row["evidence"])
         )
         if notes:
-            out.append(Question(row["question_id"], row["question"], notes))
+            out.append(EvidenceQuestion(row["question_id"], row["question"], notes))
     return out
 
 
@@ -348,10 +348,14 @@ def _stamp(session: str) -> str:
     return f"{session[:10].replace('/', '-')}T{session[-5:]}"
 
 
-def sample_questions() -> list[Question]:
+def sample_questions() -> list[EvidenceQuestion]:
     """The sample conversation's questions that have evidence."""
     notes = _sample_notes()
-    return [Question(q.id, q.question, tuple(notes[e] for e in q.evidence)) for q in sample.questions() if q.evidence]
+    return [
+        EvidenceQuestion(q.id, q.question, tuple(notes[e] for e in q.evidence))
+        for q in sample.questions()
+        if q.evidence
+    ]
 
 
 def _sample_notes() -> dict[str, Note]:
@@ -445,7 +449,7 @@ PARAPHRASES: tuple[tuple[str, str, str, str], ...] = (
 )  # fmt: skip
 
 
-def paraphrase_cases(chosen: Sequence[tuple[str, str, str, str]]) -> list[Case]:
+def paraphrase_cases(chosen: Sequence[tuple[str, str, str, str]]) -> list[RecordCase]:
     """The hand-written records, each once right and once wrong; the error lies where the two differ."""
     notes = _sample_notes()
     out = []
@@ -454,8 +458,8 @@ def paraphrase_cases(chosen: Sequence[tuple[str, str, str, str]]) -> list[Case]:
         tail = _alike(right[same:][::-1], wrong[same:][::-1])
         error = {"name": "name-swapped", "quote": "quote-invented", "negation": "negation-added"}.get(kind, kind)
         sources = tuple(notes[name] for name in ids.split())
-        out.append(Case(ids, sources, "", right))
-        out.append(Case(ids, sources, "", wrong, error, (same, max(same + 1, len(wrong) - tail))))
+        out.append(RecordCase(ids, sources, "", right))
+        out.append(RecordCase(ids, sources, "", wrong, error, (same, max(same + 1, len(wrong) - tail))))
     return out
 
 
@@ -473,7 +477,7 @@ def flags(found: Fidelity) -> list[tuple[str, int, int]]:
     return [(claim.kind, claim.start, claim.end) for claim in ours]
 
 
-def measure(split: Sequence[Case]) -> dict[str, Any]:
+def measure(split: Sequence[RecordCase]) -> dict[str, Any]:
     """Shares over the split, and of each error."""
     rows = [(case, check(case.record, case.sources)) for case in split]
     good = [found for case, found in rows if not case.error]
@@ -494,12 +498,12 @@ def measure(split: Sequence[Case]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _is_located(case: Case, found: Fidelity, *, kind: bool = False) -> bool:
+def _is_located(case: RecordCase, found: Fidelity, *, kind: bool = False) -> bool:
     low, high = case.span
     return any(s < high and low < e and (not kind or k == KINDS[case.error]) for k, s, e in flags(found))
 
 
-def _of(error: str, bad: Sequence[tuple[Case, Fidelity]]) -> dict[str, Any]:
+def _of(error: str, bad: Sequence[tuple[RecordCase, Fidelity]]) -> dict[str, Any]:
     """Counts and shares of one error: located, right kind, and how many of those were called mutated."""
     own = [(case, found) for case, found in bad if case.error == error]
     mutated = sum(any(a.start < case.span[1] and case.span[0] < a.end for a, _ in found.mutated) for case, found in own)
@@ -537,7 +541,7 @@ def _cell(row: dict[str, Any] | None) -> str:
     return f"{row['located']:.2f} ({row['n']})" if row else ""
 
 
-def show(split: Sequence[Case]) -> None:
+def show(split: Sequence[RecordCase]) -> None:
     """Every false alarm and every miss, to be read."""
     for case in split:
         found = check(case.record, case.sources)

@@ -54,7 +54,7 @@ TEXTS = ("cat " + "," * 90_000 + "x", "cat " + "." * 60_000, "cat " + "!?" * 40_
 
 
 @dataclass
-class Tally:
+class ClientTally:
     """What the clients saw."""
 
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -84,7 +84,7 @@ def _times(seconds: Sequence[float]) -> dict[str, float]:
 # -- a light client ----------------------------------------------------------------------------------------------------
 
 
-class Line:
+class Connection:
     """One connection that is kept open."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, key: str = "") -> None:
@@ -116,12 +116,12 @@ class Line:
 
 
 @contextlib.asynccontextmanager
-async def line(url: str, key: str = "") -> AsyncIterator[Line]:
+async def line(url: str, key: str = "") -> AsyncIterator[Connection]:
     """A connection to the server."""
     place = urlsplit(url)
     reader, writer = await asyncio.open_connection(place.hostname, place.port, limit=2**20)
     try:
-        yield Line(reader, writer, place.netloc, key)
+        yield Connection(reader, writer, place.netloc, key)
     finally:
         writer.close()
         with contextlib.suppress(OSError):
@@ -139,7 +139,7 @@ class Work:
     keys: Sequence[str] = ("",)
 
 
-async def client(number: int, url: str, work: Work, until: float, tally: Tally, seed: int) -> None:
+async def client(number: int, url: str, work: Work, until: float, tally: ClientTally, seed: int) -> None:
     """One client: a request, its answer, the next, until the time is over or the server is gone."""
     rng = np.random.default_rng((seed, number))
     try:
@@ -152,7 +152,7 @@ async def client(number: int, url: str, work: Work, until: float, tally: Tally, 
         tally.errors.append(type(error).__name__)
 
 
-async def _one(connection: Line, name: str, work: Work, rng: np.random.Generator, tally: Tally) -> None:
+async def _one(connection: Connection, name: str, work: Work, rng: np.random.Generator, tally: ClientTally) -> None:
     query = work.queries[int(rng.integers(len(work.queries)))]
     kind, method, path, body, text = "recall", "POST", "/recall", b"", ""
     if work.bare:
@@ -173,8 +173,8 @@ async def _one(connection: Line, name: str, work: Work, rng: np.random.Generator
 
 async def _crowd(
     server: Server, work: Work, clients: int, seconds: float, seed: int, kill_after: float | None
-) -> Tally:
-    tally = Tally(began=time.perf_counter())
+) -> ClientTally:
+    tally = ClientTally(began=time.perf_counter())
     cpu, theirs = time.process_time(), server.cpu()
     until = tally.began + seconds
     crowd = [asyncio.create_task(client(n, server.url, work, until, tally, seed)) for n in range(clients)]
@@ -482,7 +482,9 @@ def attacked_table(found: dict[str, Any]) -> str:
 # -- a long run --------------------------------------------------------------------------------------------------------
 
 
-async def _mixed_client(number: int, url: str, queries: Sequence[str], until: float, tally: Tally, seed: int) -> None:
+async def _mixed_client(
+    number: int, url: str, queries: Sequence[str], until: float, tally: ClientTally, seed: int
+) -> None:
     """One client that writes, reads, corrects and deletes, and leaves as many notes as it found."""
     rng = np.random.default_rng((seed, number))
     held: list[str] = []
@@ -536,8 +538,8 @@ def soak(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     store = fill_store(options, folder)
     db, queries = store.db, store.queries
 
-    async def run(server: Server) -> tuple[Tally, list[dict[str, float]]]:
-        tally = Tally(began=time.perf_counter())
+    async def run(server: Server) -> tuple[ClientTally, list[dict[str, float]]]:
+        tally = ClientTally(began=time.perf_counter())
         until = tally.began + options.soak
         crowd = [_mixed_client(n, server.url, queries, until, tally, options.seed) for n in range(options.clients)]
         watching = asyncio.create_task(_watch(server, options.soak, max(0.2, options.soak / 300)))

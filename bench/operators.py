@@ -41,7 +41,7 @@ ARMS = [(name, True) for name in ("retain", "extract", "hybrid", "merge", "abstr
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OperatorRow:
     """One question under one action."""
 
     question: str
@@ -73,7 +73,7 @@ def _note(item: dict[str, Any], i: int, turn: dict[str, Any]) -> Note:
     return Note(id=f"{item['question_id']}:{i}", text=turn["content"], speaker=turn["role"], timestamp=day)
 
 
-def measure(item: dict[str, Any], cluster: Cluster, action: str, focus: bool, budget: int, model: Chat) -> Row:
+def measure(item: dict[str, Any], cluster: Cluster, action: str, focus: bool, budget: int, model: Chat) -> OperatorRow:
     """What one action makes of one question, and whether the reader then gets it right."""
     known = (item["question_id"], item["question_type"], action, focus, budget)
     try:
@@ -82,16 +82,16 @@ def measure(item: dict[str, Any], cluster: Cluster, action: str, focus: bool, bu
         if isinstance(reply, ModelError):
             raise reply
     except ModelError as error:
-        return Row(*known, 0, False, False, None, 0, failed=error.code)
+        return OperatorRow(*known, 0, False, False, None, 0, failed=error.code)
     doubtful = None
     if ACTIONS[action].needs_model:
         doubtful = not check(made.packed.text, cluster.notes, query=cluster.query).ok
     gold = content(str(item["answer"]))
     right = bool(gold) and survival(gold, reply.text) >= 0.6
-    return Row(*known, made.packed.tokens, right, answer.abstains(reply.text), doubtful, made.usage.model_calls)
+    return OperatorRow(*known, made.packed.tokens, right, answer.abstains(reply.text), doubtful, made.usage.model_calls)
 
 
-def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def summary(rows: Sequence[OperatorRow]) -> list[dict[str, Any]]:
     """Accuracy of each action with a bootstrap interval over questions, and its paired gain over Retain."""
     questions = sorted({row.question for row in rows})
     draws = np.random.default_rng(SEED).integers(0, len(questions), (10_000, len(questions)))

@@ -51,7 +51,7 @@ FOCUSED = ("retain", "extract", "qabstract", "qmerge", "hybrid")
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class PilotStudy:
     """One set of actions on one benchmark."""
 
     key: str
@@ -63,14 +63,16 @@ class Study:
 
 
 STUDIES = (
-    Study(
+    PilotStudy(
         "controlled", "LongMemEval controlled", "longmemeval", "controlled",
         ("retain", "abstract", "merge", "rewrite"), "question",
     ),
-    Study("history", "LoCoMo full history", "locomo", "full-history", ("retain", "abstract", "merge"), "conversation"),
-    Study("ladders-controlled", "LongMemEval controlled", "longmemeval", "controlled", FOCUSED, "question"),
-    Study("ladders-history", "LoCoMo full history", "locomo", "full-history", FOCUSED, "conversation"),
-    Study(
+    PilotStudy(
+        "history", "LoCoMo full history", "locomo", "full-history", ("retain", "abstract", "merge"), "conversation",
+    ),
+    PilotStudy("ladders-controlled", "LongMemEval controlled", "longmemeval", "controlled", FOCUSED, "question"),
+    PilotStudy("ladders-history", "LoCoMo full history", "locomo", "full-history", FOCUSED, "conversation"),
+    PilotStudy(
         "no-model", "LoCoMo full history, no model writes", "locomo", "full-history", ("retain", "extract", "trunc"),
         "conversation",
     ),
@@ -81,7 +83,7 @@ STUDIES = (
 
 
 def run(
-    outcomes: Outcomes, *, repeats: int = REPEATS, draws: int = DRAWS, studies: Sequence[Study] = STUDIES
+    outcomes: Outcomes, *, repeats: int = REPEATS, draws: int = DRAWS, studies: Sequence[PilotStudy] = STUDIES
 ) -> list[dict[str, Any]]:
     """The summaries of every study under both judges."""
     found = []
@@ -95,7 +97,7 @@ def run(
 
 
 def _study(
-    outcomes: Outcomes, study: Study, judge: str, repeats: int, draws: int, progress: Callable[[int, int], None]
+    outcomes: Outcomes, study: PilotStudy, judge: str, repeats: int, draws: int, progress: Callable[[int, int], None]
 ) -> dict[str, Any]:
     rows = outcomes.where(dataset=study.dataset, setting=study.setting)
     made, rules = panel(rows, actions=study.actions, judge=judge), Rules(group=study.group, seed=SEED)

@@ -35,7 +35,7 @@ from bench.retrieval import table as retrieval_table
 from bench.speed.page import section as speed_section
 from bench.speed.page import table as speed_goals
 from bench.stats import table as stats_table
-from bench.tokens import Row as TokenRow
+from bench.tokens import TokenRow
 from bench.tokens import table as token_table
 
 RESULTS = ROOT / "bench" / "results"

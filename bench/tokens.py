@@ -28,7 +28,7 @@ Count = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TokenRow:
     """The estimate against one tokenizer on one corpus."""
 
     corpus: str
@@ -180,7 +180,7 @@ def _from_json(path: Path) -> Count:
 # ---- measuring
 
 
-def measure() -> Iterator[Row]:
+def measure() -> Iterator[TokenRow]:
     """A row for each corpus and tokenizer."""
     tokenizers = dict(references())
     for corpus, load in CORPORA.items():
@@ -189,7 +189,7 @@ def measure() -> Iterator[Row]:
         for name, count in tokenizers.items():
             ratios = [estimate / count(text) for estimate, text in zip(estimates, texts, strict=True)]
             short = sum(ratio < 1 for ratio in ratios)
-            yield Row(corpus, name, len(texts), short / len(texts), sum(ratios) / len(ratios), min(ratios), speed)
+            yield TokenRow(corpus, name, len(texts), short / len(texts), sum(ratios) / len(ratios), min(ratios), speed)
 
 
 def _time_counts(count: Count, texts: list[str]) -> tuple[list[int], float]:
@@ -202,7 +202,7 @@ def _time_counts(count: Count, texts: list[str]) -> tuple[list[int], float]:
     return found, sum(len(text.encode()) for text in texts) / 1e6 / min(seconds)
 
 
-def table(rows: list[Row]) -> str:
+def table(rows: list[TokenRow]) -> str:
     """The rows in Markdown."""
     head = "| corpus | texts | tokenizer | undercounted | mean estimate / true | worst | estimate MB/s |"
     lines = [head, "|---|---:|---|---:|---:|---:|---:|"]
