@@ -13,11 +13,8 @@ any benchmark.
 
 from __future__ import annotations
 
-import argparse
 import csv
-import json
 import math
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -30,7 +27,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 
-from bench import ROOT
+from bench import grid, keep, out_parser, pilot_file
 from retcon.lab.calibrate import certified_threshold, joint_thresholds, paper_threshold, smallest_n
 
 ALPHAS = (0.02, 0.05, 0.10)
@@ -51,7 +48,7 @@ Floats = NDArray[np.float64]
 Drawn = tuple[Floats, Floats, Floats]  # advantage, chosen, retained
 
 
-class Population(Protocol):
+class HarmPopulation(Protocol):
     """Where calibration questions come from, with the truth about every threshold."""
 
     def draw(self, rng: np.random.Generator, n: int) -> Drawn: ...
@@ -60,7 +57,7 @@ class Population(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Simulated:
+class SimulatedPopulation:
     """s is uniform on [0, 1]; replacing harms with a probability that depends on s, and helps a share of the rest."""
 
     pieces: tuple[tuple[float, float, float], ...]  # from, to, probability of harm there
@@ -87,7 +84,7 @@ class Simulated:
 
 
 @dataclass(frozen=True, slots=True)
-class Talks:
+class ClusteredPopulation:
     """Outside the promise: questions come in conversations, and one in five conversations has all the harm."""
 
     rate: float
@@ -106,12 +103,12 @@ class Talks:
     def gain(self, tau: float) -> float:
         return self._even().gain(tau)
 
-    def _even(self) -> Simulated:
-        return Simulated(((0.0, 1.0, self.rate),), self.helped)
+    def _even(self) -> SimulatedPopulation:
+        return SimulatedPopulation(((0.0, 1.0, self.rate),), self.helped)
 
 
 @dataclass(frozen=True, slots=True)
-class Finite:
+class FinitePopulation:
     """Measured questions, drawn with replacement: one by one, or by whole conversations of about the size asked for."""
 
     advantage: Floats
@@ -134,42 +131,38 @@ class Finite:
         return float(np.mean(np.where(self.advantage >= tau, self.chosen - self.retained, 0.0)))
 
 
-def simulated(alpha: float) -> dict[str, Population]:
+def simulated_populations(alpha: float) -> dict[str, HarmPopulation]:
     """Populations for one alpha. In each, more replacing pays, so that the rule is drawn towards the edge."""
     steps = pairwise(np.linspace(0, 1, 21).tolist())
     return {
-        "harm falls as s rises": Simulated(tuple((a, b, 0.4 * (1 - (a + b) / 2)) for a, b in steps)),
-        "harm exactly alpha down to s = .2, more below": Simulated(((0.85, 1.0, alpha / 0.15), (0.0, 0.2, 0.15))),
-        "harm a hair above alpha wherever it pays": Simulated(((0.85, 1.0, 1.001 * alpha / 0.15),)),
-        "harm 2 alpha in all": Simulated(((0.0, 1.0, 2 * alpha),)),
-        POWER: Simulated(((0.0, 1.0, alpha / 4),)),
+        "harm falls as s rises": SimulatedPopulation(tuple((a, b, 0.4 * (1 - (a + b) / 2)) for a, b in steps)),
+        "harm exactly alpha down to s = .2, more below": SimulatedPopulation(
+            ((0.85, 1.0, alpha / 0.15), (0.0, 0.2, 0.15))
+        ),
+        "harm a hair above alpha wherever it pays": SimulatedPopulation(((0.85, 1.0, 1.001 * alpha / 0.15),)),
+        "harm 2 alpha in all": SimulatedPopulation(((0.0, 1.0, 2 * alpha),)),
+        POWER: SimulatedPopulation(((0.0, 1.0, alpha / 4),)),
     }
 
 
-def outside(alpha: float) -> dict[str, Population]:
+def clustered_populations(alpha: float) -> dict[str, HarmPopulation]:
     """Populations that come by whole conversations."""
-    return {"harm 2 alpha in all, in one of five conversations of 30": Talks(2 * alpha)}
+    return {"harm 2 alpha in all, in one of five conversations of 30": ClusteredPopulation(2 * alpha)}
 
 
 # The pilot: measured outcomes and a fixed router.
 
 
-def pilot_file() -> Path:
-    """The file of outcomes; ends the script in one line where it is absent."""
-    path = Path(os.environ.get("RETCON_PILOT") or ROOT.parent / "shared" / "pilot" / "outcomes.csv")
-    if not path.is_file():
-        raise SystemExit(f"no outcomes at {path}: set RETCON_PILOT to the file that holds them")
-    return path
-
-
-def pilot(path: Path) -> dict[tuple[str, int], Finite]:
+def pilot(path: Path) -> dict[tuple[str, int], FinitePopulation]:
     """The population of each setting and budget, under the setting's fixed router."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     return {(name, b): found for name in SETTINGS for b, found in _setting(rows, *SETTINGS[name]).items()}
 
 
-def _setting(rows: Sequence[dict[str, str]], data: str, setting: str, actions: Sequence[str]) -> dict[int, Finite]:
+def _setting(
+    rows: Sequence[dict[str, str]], data: str, setting: str, actions: Sequence[str]
+) -> dict[int, FinitePopulation]:
     mine = [row for row in rows if (row["dataset"], row["setting"]) == (data, setting) and row["action"] in actions]
     by = {(row["question_id"], int(row["budget"]), row["action"]): row for row in mine}
     cells = sorted({(question, budget) for question, budget, _ in by})
@@ -181,7 +174,7 @@ def _setting(rows: Sequence[dict[str, str]], data: str, setting: str, actions: S
     rows_of = {b: np.array([i for i, cell in enumerate(cells) if cell[1] == b]) for b in BUDGETS}
     talk = np.array([by[*cell, "retain"]["conversation"] for cell in cells])
     s, chosen = mu[every, best] - mu[:, 0], u[every, best]
-    return {b: Finite(s[i], chosen[i], u[i, 0], _groups(talk[i])) for b, i in rows_of.items()}
+    return {b: FinitePopulation(s[i], chosen[i], u[i, 0], _groups(talk[i])) for b, i in rows_of.items()}
 
 
 def _features(row: dict[str, str]) -> list[float]:
@@ -219,7 +212,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CertificateRow:
     """One population, sample size and alpha."""
 
     kind: str  # simulated, pilot or outside
@@ -233,7 +226,7 @@ class Row:
 
 
 def measure(
-    population: Population, n: int, alphas: Sequence[float], *, draws: int, rng: np.random.Generator
+    population: HarmPopulation, n: int, alphas: Sequence[float], *, draws: int, rng: np.random.Generator
 ) -> list[tuple[Rule, Rule]]:
     """The certified rule and the zero-harm rule at each alpha, over the same calibration sets."""
     sets = [population.draw(rng, n) for _ in range(draws)]
@@ -245,7 +238,7 @@ def measure(
     return out
 
 
-def _rule(population: Population, taus: Sequence[float], alpha: float) -> Rule:
+def _rule(population: HarmPopulation, taus: Sequence[float], alpha: float) -> Rule:
     values, places = np.unique(taus, return_inverse=True)  # few, so the truth about each is asked once
     harm = np.array([population.harm(tau) for tau in values])[places]
     gain = np.array([population.gain(tau) for tau in values])[places]
@@ -260,7 +253,7 @@ def _summary(harm: Floats, gain: Floats, none: NDArray[Any], alpha: float) -> Ru
 
 
 def measure_joint(
-    budgets: dict[int, Finite],
+    budgets: dict[int, FinitePopulation],
     n: int,
     alpha: float,
     how: Literal["split", "any"],
@@ -278,7 +271,7 @@ def measure_joint(
     return _joint_rule(budgets, certified, alpha, how), _joint_rule(budgets, zero, alpha, how)
 
 
-def _joint_rule(budgets: dict[int, Finite], taus: Sequence[Sequence[float]], alpha: float, how: str) -> Rule:
+def _joint_rule(budgets: dict[int, FinitePopulation], taus: Sequence[Sequence[float]], alpha: float, how: str) -> Rule:
     tau = np.array(taus)[:, :, None]  # draw x budget x question
     s, chosen, kept = (
         np.array([getattr(at, name) for at in budgets.values()]) for name in ("advantage", "chosen", "retained")
@@ -290,20 +283,26 @@ def _joint_rule(budgets: dict[int, Finite], taus: Sequence[Sequence[float]], alp
     return _summary(harm, gain, np.isposinf(tau), alpha)
 
 
-def most_gain(population: Population, alpha: float) -> float:
+def most_gain(population: HarmPopulation, alpha: float) -> float:
     """The gain of the best threshold that is truly within alpha: what no rule can beat."""
-    taus = population.advantage if isinstance(population, Finite) else np.linspace(0, 1, 201)
+    taus = population.advantage if isinstance(population, FinitePopulation) else np.linspace(0, 1, 201)
     return max((population.gain(tau) for tau in taus if population.harm(tau) <= alpha * ABOVE), default=0.0)
 
 
-def jobs(finite: dict[tuple[str, int], Finite]) -> Iterator[tuple[str, str, int | None, Population, int, list[float]]]:
+def jobs(
+    finite: dict[tuple[str, int], FinitePopulation],
+) -> Iterator[tuple[str, str, int | None, HarmPopulation, int, list[float]]]:
     """Everything to measure: kind, name, budget, population, n and the alphas."""
     for n in SIZES:
         for alpha in ALPHAS:
-            yield from (("simulated", name, None, found, n, [alpha]) for name, found in simulated(alpha).items())
-            yield from (("outside", name, None, found, n, [alpha]) for name, found in outside(alpha).items())
+            yield from (
+                ("simulated", name, None, found, n, [alpha]) for name, found in simulated_populations(alpha).items()
+            )
+            yield from (
+                ("outside", name, None, found, n, [alpha]) for name, found in clustered_populations(alpha).items()
+            )
         for (name, budget), found in finite.items():
-            alone = Finite(found.advantage, found.chosen, found.retained)
+            alone = FinitePopulation(found.advantage, found.chosen, found.retained)
             yield "pilot", name, budget, alone, n, list(ALPHAS)
     for (name, budget), found in finite.items():
         if len(found.talks) < len(found.advantage):
@@ -319,19 +318,21 @@ def run(path: Path, *, draws: int = DRAWS) -> dict[str, Any]:
     for kind, name, budget, found, n, alphas in work:
         rules = measure(found, n, alphas, draws=draws, rng=rng)
         for alpha, (certified, zero) in zip(alphas, rules, strict=True):
-            rows.append(Row(kind, name, budget, n, alpha, certified, zero, most_gain(found, alpha)))
+            rows.append(CertificateRow(kind, name, budget, n, alpha, certified, zero, most_gain(found, alpha)))
     rows += joint_rows(finite, draws=draws, rng=rng)
     return {
         "delta": DELTA,
         "draws": draws,
         "seed": SEED,
-        "shown": shown(rows, draws),
+        "shown": decide_claims(rows, draws),
         "smallest_n": {str(alpha): [smallest_n(alpha, DELTA, harms) for harms in range(4)] for alpha in ALPHAS},
         "rows": [asdict(row) for row in rows],
     }
 
 
-def joint_rows(finite: dict[tuple[str, int], Finite], *, draws: int, rng: np.random.Generator) -> Iterator[Row]:
+def joint_rows(
+    finite: dict[tuple[str, int], FinitePopulation], *, draws: int, rng: np.random.Generator
+) -> Iterator[CertificateRow]:
     """All budgets of each setting at once, both ways."""
     hows: dict[Literal["split", "any"], str] = {"split": "a tau per budget", "any": "one tau, harm at any budget"}
     for name in SETTINGS:
@@ -339,10 +340,10 @@ def joint_rows(finite: dict[tuple[str, int], Finite], *, draws: int, rng: np.ran
         for how, words in hows.items():
             for alpha in ALPHAS:
                 rules = measure_joint(budgets, 300, alpha, how, draws=draws, rng=rng)
-                yield Row("joint", f"{name}, {words}", None, 300, alpha, *rules, None)
+                yield CertificateRow("joint", f"{name}, {words}", None, 300, alpha, *rules, None)
 
 
-def shown(rows: Sequence[Row], draws: int) -> dict[str, Any]:
+def decide_claims(rows: Sequence[CertificateRow], draws: int) -> dict[str, Any]:
     """The two claims with the numbers that decide them."""
     limit = DELTA + 3 * math.sqrt(DELTA * (1 - DELTA) / draws)
     worst = max(row.certified.exceeds for row in rows if row.kind != "outside")
@@ -379,15 +380,15 @@ def _worth(result: dict[str, Any]) -> str:
 def _grid(result: dict[str, Any], head: str, cell: Callable[[list[dict[str, Any]], str], str]) -> str:
     """One line per population and n, one column per rule and alpha. The budgets of a pilot share a line."""
     names = [f"{rule} {_share(alpha)}" for rule in ("certified", "zero harm") for alpha in ALPHAS]
-    lines = [f"**{head}**", "", "| population | n | " + " | ".join(names) + " |", "|---" * (2 + len(names)) + "|"]
+    lines = []
     for kind, title in _KINDS.items():
-        lines.append(f"| *{title}* |" + " |" * (1 + len(names)))
+        lines.append([f"*{title}*"])
         here = [row for row in result["rows"] if row["kind"] == kind]
         for name, n in dict.fromkeys((row["population"], row["n"]) for row in sorted(here, key=_order)):
             of = [[row for row in here if _key(row) == (name, n, alpha)] for alpha in ALPHAS]
             cells = [cell(rows, rule) for rule in ("certified", "zero_harm") for rows in of]
-            lines.append(f"| {name} | {n} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+            lines.append([name, str(n), *cells])
+    return f"**{head}**\n\n{grid(['population', 'n', *names], lines)}"
 
 
 _KINDS = {
@@ -428,14 +429,12 @@ def _share(value: float, digits: int = 2) -> str:
 
 def main() -> None:
     """Draw, print, keep; fails where the certificate does."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="a JSON file for the result")
+    parser = out_parser(__doc__)
     parser.add_argument("--draws", type=int, default=DRAWS)
     options = parser.parse_args()
     result = run(pilot_file(), draws=options.draws)
     print(table(result))
-    if options.out:
-        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    keep(result, options.out)
     sys.exit(0 if result["shown"]["holds"] and result["shown"]["has_power"] else 1)
 
 

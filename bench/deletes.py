@@ -38,7 +38,7 @@ BATCH = 20_000  # notes of one add while the store is made
 
 def fill(path: Path, megabytes: float) -> list[str]:
     """Ids of a hundred notes of the store, which is made that large."""
-    texts = numbered()
+    texts = endless_texts()
     with Memory(path) as memory:
         ids = [note.id for note in memory.add([{"text": next(texts), "user_id": "hostile"} for _ in range(100)])]
         while os.path.getsize(path) < megabytes * 1e6:
@@ -47,7 +47,7 @@ def fill(path: Path, megabytes: float) -> list[str]:
     return ids
 
 
-def numbered() -> Iterator[str]:
+def endless_texts() -> Iterator[str]:
     """Texts without an end."""
     known = [note.text for note in corpus(1).notes(2000)]
     for number in count():
@@ -79,7 +79,7 @@ def measure(path: Path, ids: list[str]) -> dict[str, Any]:
     with Memory(path) as memory:
         began = time.monotonic()
         with ThreadPoolExecutor(len(ids)) as pool:
-            took = list(pool.map(lambda note_id: _timed(memory, note_id), ids))
+            took = list(pool.map(lambda note_id: _time_delete(memory, note_id), ids))
         deleted = time.monotonic()
         purger = Purger(memory.unpurged, memory.purge, every=EVERY)
         while memory.unpurged():
@@ -97,7 +97,7 @@ def measure(path: Path, ids: list[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _timed(memory: Memory, note_id: str) -> float:
+def _time_delete(memory: Memory, note_id: str) -> float:
     began = time.monotonic()
     memory.delete(note_id)
     return time.monotonic() - began

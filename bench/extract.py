@@ -57,7 +57,7 @@ _GROUPED = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PackedQuestion:
     """A question with its cluster and the content words that an answer must bring."""
 
     id: str
@@ -70,7 +70,7 @@ class Setting:
     """Questions whose answer stands in their evidence, and how many were looked at."""
 
     name: str
-    questions: tuple[Question, ...]
+    questions: tuple[PackedQuestion, ...]
     seen: int
 
 
@@ -92,7 +92,7 @@ def _month(name: str) -> int:
     return [month[:3] for month in MONTHS].index(name[:3].lower()) + 1
 
 
-def wanted(question: str, answer: str) -> frozenset[str]:
+def answer_words(question: str, answer: str) -> frozenset[str]:
     """What the answer says beyond the question's own words."""
     return content(answer) - content(question)
 
@@ -137,7 +137,7 @@ def _spoken(timestamp: str | None) -> str:
     return datetime.fromisoformat(timestamp).strftime("%d %B %Y") if timestamp else ""
 
 
-def ranked(query: str, notes: Sequence[Note], index: Sequence[Tally[str]], count: Counter) -> Cluster:
+def rank_notes(query: str, notes: Sequence[Note], index: Sequence[Tally[str]], count: Counter) -> Cluster:
     """The best notes for the query, at most TOP of them and CAP tokens in all."""
     scores = bm25(query, index)
     hits: list[Hit] = []
@@ -159,12 +159,12 @@ def longmemeval(data: Path, count: Counter, *, pooled: bool, limit: int | None) 
     notes = [[_lme_note(row, i, turn) for i, turn in enumerate(row["evidence"])] for row in rows]
     pool = list({note.id: note for group in notes for note in group}.values())
     index = documents(pool, context=False)
-    out: list[Question] = []
+    out: list[PackedQuestion] = []
     for row, own in zip(rows, notes, strict=True):
-        gold = wanted(row["question"], str(row["answer"]))
+        gold = answer_words(row["question"], str(row["answer"]))
         if gold and survival(gold, "\n".join(render(note) for note in own)) >= SURVIVES:
             among, terms = (pool, index) if pooled else (own, documents(own, context=False))
-            out.append(Question(row["question_id"], ranked(row["question"], among, terms, count), gold))
+            out.append(PackedQuestion(row["question_id"], rank_notes(row["question"], among, terms, count), gold))
     return Setting(f"LongMemEval {'pooled' if pooled else 'controlled'}", tuple(out), len(rows))
 
 
@@ -175,7 +175,7 @@ def _lme_note(row: dict[str, Any], i: int, turn: dict[str, Any]) -> Note:
 
 
 def locomo(data: Path, count: Counter, *, limit: int | None) -> Setting:
-    out: list[Question] = []
+    out: list[PackedQuestion] = []
     seen = 0
     for talk in json.loads((data / "locomo10.json").read_text()):
         notes = _locomo_notes(talk["sample_id"], talk["conversation"])
@@ -186,9 +186,9 @@ def locomo(data: Path, count: Counter, *, limit: int | None) -> Setting:
             if row["category"] == 5 or not ids or any(key not in by_id for key in ids) or seen == limit:
                 continue
             seen += 1
-            gold = wanted(row["question"], str(row["answer"]).split(";")[0])
+            gold = answer_words(row["question"], str(row["answer"]).split(";")[0])
             if gold and survival(gold, "\n".join(render(by_id[key]) for key in ids)) >= SURVIVES:
-                out.append(Question(str(seen), ranked(row["question"], notes, index, count), gold))
+                out.append(PackedQuestion(str(seen), rank_notes(row["question"], notes, index, count), gold))
     return Setting("LoCoMo full history", tuple(out), seen)
 
 

@@ -57,7 +57,7 @@ KINDS = dict(zip(ERRORS, "number date name name negation negation quote number".
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class RecordCase:
     """A record with its notes; `error` names what was put into it, `span` where."""
 
     id: str
@@ -69,7 +69,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class EvidenceQuestion:
     """A question and the notes that hold its answer."""
 
     id: str
@@ -80,7 +80,7 @@ class Question:
 # - faithful records -
 
 
-def faithful(question: Question, rng: random.Random) -> str:
+def write_faithful(question: EvidenceQuestion, rng: random.Random) -> str:
     """One to three sentences of the notes, in any order, each in one of the forms."""
     held = [(note, s) for note in question.notes for s in sentences(note.text) if 4 <= len(s.split()) <= 45]
     telling = [
@@ -90,10 +90,10 @@ def faithful(question: Question, rng: random.Random) -> str:
     if not pool:
         return ""
     taken = rng.sample(pool, min(len(pool), rng.choice((1, 2, 2, 3))))
-    return " ".join(rng.choice(FORMS)(note, _ended(s), rng) for note, s in taken)
+    return " ".join(rng.choice(FORMS)(note, _end_sentence(s), rng) for note, s in taken)
 
 
-def _ended(sentence: str) -> str:
+def _end_sentence(sentence: str) -> str:
     return sentence if re.search(r"[.!?…\"”)]$", sentence) else sentence.rstrip(",;:-") + "."
 
 
@@ -116,7 +116,7 @@ def plain(note: Note, sentence: str, rng: random.Random) -> str:
     return sentence
 
 
-def dated(note: Note, sentence: str, rng: random.Random) -> str:
+def add_date(note: Note, sentence: str, rng: random.Random) -> str:
     """The sentence with the day on which it was said."""
     who = note.speaker or "user"
     spoken = _spoken(_day(note), rng)
@@ -136,7 +136,7 @@ _PERSONS = (
 )  # fmt: skip
 
 
-def third(note: Note, sentence: str, rng: random.Random) -> str:
+def third_person(note: Note, sentence: str, rng: random.Random) -> str:
     """The sentence told about the speaker; one with a quotation stays, since quotations are verbatim."""
     if re.search('["“”]', sentence):
         return sentence
@@ -145,12 +145,12 @@ def third(note: Note, sentence: str, rng: random.Random) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
-def reformed(note: Note, sentence: str, rng: random.Random) -> str:
+def rewrite_values(note: Note, sentence: str, rng: random.Random) -> str:
     """The sentence with its numbers, dates and times in another form, in the third person half of the time."""
     day, month = _day(note), "|".join(MONTHS)
     changes: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
         (rf"\b({month}) (\d{{1,2}})(?:st|nd|rd|th)?\b(?!,? \d{{4}})", lambda m: f"{int(m[2])} {m[1]}"),
-        (r"\b(\d{1,2})/(\d{1,2})\b(?!/)", lambda m: _slashed(m)),
+        (r"\b(\d{1,2})/(\d{1,2})\b(?!/)", lambda m: _spell_date(m)),
         (r"\b(\d{1,2}) ?(am|pm|AM|PM)\b", lambda m: f"{int(m[1]) % 12 + 12 * (m[2].lower() == 'pm'):02}:00"),
         (r"\byesterday\b", lambda m: f"on {_spoken(day - timedelta(days=1), rng)}"),
         (r"\btomorrow\b", lambda m: f"on {_spoken(day + timedelta(days=1), rng)}"),
@@ -162,15 +162,15 @@ def reformed(note: Note, sentence: str, rng: random.Random) -> str:
     )
     for pattern, change in rng.sample(changes, 5):
         sentence = re.sub(pattern, change, sentence)
-    return third(note, sentence, rng) if rng.random() < 0.5 else sentence
+    return third_person(note, sentence, rng) if rng.random() < 0.5 else sentence
 
 
-def _slashed(found: re.Match[str]) -> str:
+def _spell_date(found: re.Match[str]) -> str:
     m, d = int(found[1]), int(found[2])
     return f"{MONTHS[m - 1]} {d}" if 0 < m < 13 and 0 < d < 29 else found[0]
 
 
-FORMS = (plain, dated, third, reformed, reformed)
+FORMS = (plain, add_date, third_person, rewrite_values, rewrite_values)
 
 
 # - errors -
@@ -178,7 +178,7 @@ FORMS = (plain, dated, third, reformed, reformed)
 Corrupted = tuple[str, tuple[int, int]]
 
 
-def _replaced(text: str, found: re.Match[str], new: str) -> Corrupted:
+def _replace(text: str, found: re.Match[str], new: str) -> Corrupted:
     return text[: found.start()] + new + text[found.end() :], (found.start(), found.start() + len(new))
 
 
@@ -187,7 +187,7 @@ def _pick(pattern: str, text: str, rng: random.Random) -> re.Match[str] | None:
     return rng.choice(found) if found else None
 
 
-def wrong_number(text: str, names: Sequence[str], rng: random.Random) -> Corrupted | None:
+def change_number(text: str, names: Sequence[str], rng: random.Random) -> Corrupted | None:
     """A number changed: one digit, two digits swapped, or a number word."""
     dates = rf"(?:{'|'.join(MONTHS)}) \d|\d\d?(?:st|nd|rd|th)? (?:{'|'.join(MONTHS)})|\d+[:/-]\d+|20\d\d"
     taken = [m.span() for m in re.finditer(dates, text)]
@@ -199,14 +199,14 @@ def wrong_number(text: str, names: Sequence[str], rng: random.Random) -> Corrupt
     found = rng.choice(free)
     old = found[0]
     if old in SMALL:
-        return _replaced(text, found, rng.choice([w for w in SMALL[2:] if w != old]))
+        return _replace(text, found, rng.choice([w for w in SMALL[2:] if w != old]))
     places = [i for i, c in enumerate(old) if c.isdigit()]
     at = rng.choice(places)
     new = old[:at] + rng.choice([d for d in "123456789" if d != old[at]]) + old[at + 1 :]
-    return _replaced(text, found, new)
+    return _replace(text, found, new)
 
 
-def wrong_date(text: str, names: Sequence[str], rng: random.Random) -> Corrupted | None:
+def change_date(text: str, names: Sequence[str], rng: random.Random) -> Corrupted | None:
     """A date or time changed: its month, its day, its weekday or its hour."""
     month = "|".join(MONTHS)
     forms = (
@@ -219,14 +219,14 @@ def wrong_date(text: str, names: Sequence[str], rng: random.Random) -> Corrupted
     old = found[0]
     if old.endswith("day"):
         days = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-        return _replaced(text, found, rng.choice([d for d in days if d != old]))
+        return _replace(text, found, rng.choice([d for d in days if d != old]))
     if (named := re.search(month, old)) and rng.random() < 0.5:
-        return _replaced(text, found, old.replace(named[0], rng.choice([m for m in MONTHS if m != named[0]])))
+        return _replace(text, found, old.replace(named[0], rng.choice([m for m in MONTHS if m != named[0]])))
     numbers = list(re.finditer(r"\d+", old))
     last = numbers[-1] if "-" in old or ("/" in old and rng.random() < 0.5) else numbers[0]
     high = 12 if last.start() == 0 and not re.search(month, old) else 28
     value = rng.choice([v for v in range(1, high + 1) if v != int(last[0])])
-    return _replaced(text, found, old[: last.start()] + f"{value:0{len(last[0])}}" + old[last.end() :])
+    return _replace(text, found, old[: last.start()] + f"{value:0{len(last[0])}}" + old[last.end() :])
 
 
 _NAME = r"(?<=[a-z,] )[A-Z][a-z]{2,}(?: [A-Z][a-z]{2,})*\b"
@@ -238,14 +238,14 @@ def names_in(text: str) -> list[str]:
     return [name for name in re.findall(_NAME, text) if not set(name.split()) & skip]
 
 
-def swapped_name(text: str, names: Sequence[str], rng: random.Random) -> Corrupted | None:
+def swap_name(text: str, names: Sequence[str], rng: random.Random) -> Corrupted | None:
     """A name replaced by one that stands in another question's notes and not in these."""
     here = names_in(text)
     spots = [m for m in re.finditer(_NAME, text) if m[0] in here]
-    return _replaced(text, rng.choice(spots), rng.choice(names)) if spots and names else None
+    return _replace(text, rng.choice(spots), rng.choice(names)) if spots and names else None
 
 
-def invented_name(text: str, names: Sequence[str], rng: random.Random) -> Corrupted | None:
+def invent_name(text: str, names: Sequence[str], rng: random.Random) -> Corrupted | None:
     """A person added, within a sentence or at the start of a new one."""
     name = rng.choice(PEOPLE) if rng.random() < 0.5 else " ".join(rng.sample(PEOPLE, 2))
     if rng.random() < 0.5 and text.endswith("."):
@@ -263,32 +263,32 @@ def _at(text: str, extra: str, inner: str) -> Corrupted:
     return text + extra, (start, start + len(inner))
 
 
-def added_negation(text: str, names: Sequence[str], rng: random.Random) -> Corrupted | None:
+def add_negation(text: str, names: Sequence[str], rng: random.Random) -> Corrupted | None:
     """ "not" put after an auxiliary, or "did not" before a verb in the past."""
     found = _pick(
         r"\b(?:was|is|are|were|will|can|should|would|has|have)\b(?= [a-z]{3,})(?! (?:not|no|never|just)\b)", text, rng
     )
-    return _replaced(text, found, f"{found[0]} not") if found else None
+    return _replace(text, found, f"{found[0]} not") if found else None
 
 
-def dropped_negation(text: str, names: Sequence[str], rng: random.Random) -> Corrupted | None:
+def drop_negation(text: str, names: Sequence[str], rng: random.Random) -> Corrupted | None:
     """ "not", "never" or "n't" taken out; the error lies anywhere in that sentence."""
     found = _pick(r" not\b(?! only)| never\b|(?<=\w)n['’]t\b", text, rng)
     if found is None:
         return None
-    cut, _ = _replaced(text, found, "")
+    cut, _ = _replace(text, found, "")
     start = max(cut.rfind(mark, 0, found.start()) for mark in ".!?") + 1
     ends = [cut.find(mark, found.start()) for mark in ".!?"]
     return cut, (start, min((end for end in ends if end >= 0), default=len(cut)))
 
 
-def invented_quote(text: str, names: Sequence[str], rng: random.Random) -> Corrupted | None:
+def invent_quote(text: str, names: Sequence[str], rng: random.Random) -> Corrupted | None:
     """A quotation that nobody said."""
     quote = rng.choice(INVENTED)
     return _at(text, f' They called it "{quote}".', f'"{quote}"')
 
 
-def invented_sentence(text: str, names: Sequence[str], rng: random.Random) -> Corrupted | None:
+def invent_sentence(text: str, names: Sequence[str], rng: random.Random) -> Corrupted | None:
     """One more sentence, with a number in it."""
     number = str(rng.randint(2, 999))
     extra = rng.choice(
@@ -298,26 +298,26 @@ def invented_sentence(text: str, names: Sequence[str], rng: random.Random) -> Co
 
 
 INJECT: dict[str, Callable[[str, Sequence[str], random.Random], Corrupted | None]] = {
-    "number": wrong_number, "date": wrong_date, "name-swapped": swapped_name, "name-invented": invented_name,
-    "negation-added": added_negation, "negation-dropped": dropped_negation, "quote-invented": invented_quote,
-    "sentence-invented": invented_sentence,
+    "number": change_number, "date": change_date, "name-swapped": swap_name, "name-invented": invent_name,
+    "negation-added": add_negation, "negation-dropped": drop_negation, "quote-invented": invent_quote,
+    "sentence-invented": invent_sentence,
 }  # fmt: skip
 
 
 # - cases -
 
 
-def cases(questions: Sequence[Question], seed: int) -> list[Case]:
+def cases(questions: Sequence[EvidenceQuestion], seed: int) -> list[RecordCase]:
     """For each question one faithful record and one with an error; the rarest error that can be made is made."""
     rng = random.Random(seed)
     pool = sorted({name for q in questions for note in q.notes for name in names_in(note.text)})
     made: Tally[str] = Tally()
     out = []
     for question in questions:
-        good, base = faithful(question, rng), faithful(question, rng)
+        good, base = write_faithful(question, rng), write_faithful(question, rng)
         if not good or not base:
             continue
-        out.append(Case(question.id, question.notes, question.query, good))
+        out.append(RecordCase(question.id, question.notes, question.query, good))
         text = " ".join(note.text for note in question.notes).lower()
         strange = [
             name for name in rng.sample(pool, min(40, len(pool))) if not any(w.lower() in text for w in name.split())
@@ -326,12 +326,12 @@ def cases(questions: Sequence[Question], seed: int) -> list[Case]:
             hit = INJECT[error](base, strange, rng)
             if hit is not None and hit[0] != base:
                 made[error] += 1
-                out.append(Case(question.id, question.notes, question.query, hit[0], error, hit[1]))
+                out.append(RecordCase(question.id, question.notes, question.query, hit[0], error, hit[1]))
                 break
     return out
 
 
-def longmemeval(path: Path) -> list[Question]:
+def longmemeval(path: Path) -> list[EvidenceQuestion]:
     """LongMemEval's questions that have evidence."""
     out = []
     for row in json.loads(path.read_text(encoding="utf-8")):
@@ -340,7 +340,7 @@ def longmemeval(path: Path) -> list[Question]:
             for i, e in enumerate(row["evidence"])
         )
         if notes:
-            out.append(Question(row["question_id"], row["question"], notes))
+            out.append(EvidenceQuestion(row["question_id"], row["question"], notes))
     return out
 
 
@@ -348,10 +348,14 @@ def _stamp(session: str) -> str:
     return f"{session[:10].replace('/', '-')}T{session[-5:]}"
 
 
-def sampled() -> list[Question]:
+def sample_questions() -> list[EvidenceQuestion]:
     """The sample conversation's questions that have evidence."""
     notes = _sample_notes()
-    return [Question(q.id, q.question, tuple(notes[e] for e in q.evidence)) for q in sample.questions() if q.evidence]
+    return [
+        EvidenceQuestion(q.id, q.question, tuple(notes[e] for e in q.evidence))
+        for q in sample.questions()
+        if q.evidence
+    ]
 
 
 def _sample_notes() -> dict[str, Note]:
@@ -445,7 +449,7 @@ PARAPHRASES: tuple[tuple[str, str, str, str], ...] = (
 )  # fmt: skip
 
 
-def paraphrased(chosen: Sequence[tuple[str, str, str, str]]) -> list[Case]:
+def paraphrase_cases(chosen: Sequence[tuple[str, str, str, str]]) -> list[RecordCase]:
     """The hand-written records, each once right and once wrong; the error lies where the two differ."""
     notes = _sample_notes()
     out = []
@@ -454,8 +458,8 @@ def paraphrased(chosen: Sequence[tuple[str, str, str, str]]) -> list[Case]:
         tail = _alike(right[same:][::-1], wrong[same:][::-1])
         error = {"name": "name-swapped", "quote": "quote-invented", "negation": "negation-added"}.get(kind, kind)
         sources = tuple(notes[name] for name in ids.split())
-        out.append(Case(ids, sources, "", right))
-        out.append(Case(ids, sources, "", wrong, error, (same, max(same + 1, len(wrong) - tail))))
+        out.append(RecordCase(ids, sources, "", right))
+        out.append(RecordCase(ids, sources, "", wrong, error, (same, max(same + 1, len(wrong) - tail))))
     return out
 
 
@@ -473,7 +477,7 @@ def flags(found: Fidelity) -> list[tuple[str, int, int]]:
     return [(claim.kind, claim.start, claim.end) for claim in ours]
 
 
-def measure(split: Sequence[Case]) -> dict[str, Any]:
+def measure(split: Sequence[RecordCase]) -> dict[str, Any]:
     """Shares over the split, and of each error."""
     rows = [(case, check(case.record, case.sources)) for case in split]
     good = [found for case, found in rows if not case.error]
@@ -482,8 +486,8 @@ def measure(split: Sequence[Case]) -> dict[str, Any]:
     caught_strict, alarms_strict = sum(not f.ok for _, f in bad), sum(not f.ok for f in good)
     return {
         "records": len(rows), "corrupted": len(bad), "caught": caught / len(bad),
-        "located": sum(_located(case, f) for case, f in bad) / len(bad),
-        "right_kind": sum(_located(case, f, kind=True) for case, f in bad) / len(bad),
+        "located": sum(_is_located(case, f) for case, f in bad) / len(bad),
+        "right_kind": sum(_is_located(case, f, kind=True) for case, f in bad) / len(bad),
         "precision": caught / max(1, caught + alarms), "alarms": alarms / len(good),
         "strict": {
             "recall": caught_strict / len(bad), "precision": caught_strict / max(1, caught_strict + alarms_strict),
@@ -494,17 +498,17 @@ def measure(split: Sequence[Case]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _located(case: Case, found: Fidelity, *, kind: bool = False) -> bool:
+def _is_located(case: RecordCase, found: Fidelity, *, kind: bool = False) -> bool:
     low, high = case.span
     return any(s < high and low < e and (not kind or k == KINDS[case.error]) for k, s, e in flags(found))
 
 
-def _of(error: str, bad: Sequence[tuple[Case, Fidelity]]) -> dict[str, Any]:
+def _of(error: str, bad: Sequence[tuple[RecordCase, Fidelity]]) -> dict[str, Any]:
     """Counts and shares of one error: located, right kind, and how many of those were called mutated."""
     own = [(case, found) for case, found in bad if case.error == error]
     mutated = sum(any(a.start < case.span[1] and case.span[0] < a.end for a, _ in found.mutated) for case, found in own)
-    located = sum(_located(case, found) for case, found in own)
-    right = sum(_located(case, found, kind=True) for case, found in own)
+    located = sum(_is_located(case, found) for case, found in own)
+    right = sum(_is_located(case, found, kind=True) for case, found in own)
     return {"n": len(own), "located": located / len(own), "right_kind": right / len(own), "mutated": mutated / len(own)}
 
 
@@ -537,12 +541,12 @@ def _cell(row: dict[str, Any] | None) -> str:
     return f"{row['located']:.2f} ({row['n']})" if row else ""
 
 
-def show(split: Sequence[Case]) -> None:
+def show(split: Sequence[RecordCase]) -> None:
     """Every false alarm and every miss, to be read."""
     for case in split:
         found = check(case.record, case.sources)
         wrong = [*found.unsupported, *(a for a, _ in found.mutated)]
-        if bool(case.error) != bool(wrong) or (case.error and not _located(case, found)):
+        if bool(case.error) != bool(wrong) or (case.error and not _is_located(case, found)):
             what = [(c.kind, c.text, c.value) for c in wrong]
             print(f"{'MISS ' + case.error if case.error else 'ALARM'} {case.id} {what}\n   {case.record}")
             print(
@@ -563,9 +567,9 @@ def main() -> None:
     splits = {
         "tuning": cases(questions[::2], options.seed),
         "confirmation": cases(questions[1::2], options.seed + 1),
-        "sample": cases(sampled(), options.seed + 2),
-        "paraphrases, tuning": paraphrased(PARAPHRASES[::2]),
-        "paraphrases, confirmation": paraphrased(PARAPHRASES[1::2]),
+        "sample": cases(sample_questions(), options.seed + 2),
+        "paraphrases, tuning": paraphrase_cases(PARAPHRASES[::2]),
+        "paraphrases, confirmation": paraphrase_cases(PARAPHRASES[1::2]),
     }
     if options.show:
         return show(splits[options.show])

@@ -2,31 +2,42 @@
 
     python -m bench.findings --out bench/results/findings.json
 
-Rows: bench/results/rows, as `bench.rows` made them; the gate's are not read. Everything is computed under the primary
-judge, a model, and under `strict`, which is none. Intervals are 10,000 paired bootstraps over questions; where
+Rows: bench/results/rows, as `bench.outcome_rows` made them; the gate's are not read. Everything is computed under the
+primary judge, a model, and under `strict`, which is none. Intervals are 10,000 paired bootstraps over questions; where
 questions share conversations (LoCoMo) also over whole conversations, and six of those are few. In the controlled runs
 query types are the benchmark's own, as in the paper; elsewhere they are guessed from the question.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bench.gate import ALPHA, DELTA, DRAWS, JUDGES, ROWS, SEED, false_answers, halves
+from bench import RESULTS, keep, out_parser
+from bench.evaluation import (
+    ALPHA,
+    DELTA,
+    DRAWS,
+    JUDGES,
+    ROWS,
+    SEED,
+    Array,
+    Ways,
+    estimate,
+    halves,
+    round_numbers,
+    rows_of,
+    ways_to_draw,
+)
+from bench.first_gate import false_answers
 from bench.runs import EVERY, PAPER, RUNS
 from retcon.lab.crossfit import REFERENCE, CrossFit, Rules, crossfit, default_policies
 from retcon.lab.learn import summarise
-from retcon.lab.outcomes import Outcomes, Panel, panel, read, run_mean
+from retcon.lab.outcomes import Outcomes, Panel, panel, run_mean
 from retcon.lab.stats import (
     Crossover,
     Estimate,
@@ -41,9 +52,6 @@ from retcon.lab.stats import (
 )
 from retcon.note import RETAIN
 
-Array = NDArray[np.float64]
-Ways = Mapping[str, Resamples]  # what is drawn -> the draws
-
 PRESPECIFIED = "abstract-agnostic"  # the operator whose crossover was asked for before any row existed
 AGNOSTIC = PAPER[1:]
 FOCUS = tuple((name.removesuffix("-agnostic"), name) for name in AGNOSTIC)
@@ -54,7 +62,6 @@ WRITTEN = (
 )  # fmt: skip
 SLOW = ("MLP", "best fixed, asked again")  # the first takes minutes; the second is one greedy reply given twice
 LOOKED = ("direct", "calibrated", "certified", "ladder")
-DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,26 +81,6 @@ ROUTINGS = (
     Routing("history-paper", "locomo-history", PAPER[:3], "conversation"),
     Routing("history-all", "locomo-history", tuple(a for a in EVERY if "rewrite" not in a), "conversation", repeats=5),
 )
-
-
-@cache
-def rows_of(name: str, folder: Path = ROWS) -> Outcomes:
-    """The rows of one run."""
-    return read(folder / f"{name}.parquet")
-
-
-def ways_to_draw(made: Panel, *, draws: int = DRAWS) -> dict[str, Resamples]:
-    """Draws of questions, and of conversations where several questions share one."""
-    size = len(made.questions)
-    found = {"by_question": resample(size, seed=SEED, draws=draws)}
-    if len(set(made.conversations)) < size:
-        found["by_conversation"] = resample(size, seed=SEED, draws=draws, clusters=made.conversations)
-    return found
-
-
-def estimated(values: Array, ways: Ways) -> dict[str, Any]:
-    """The mean of values [question] with an interval for each way to draw."""
-    return {how: asdict(interval(values, each)) for how, each in ways.items()}
 
 
 # -- operators against retention ---------------------------------------------------------------------------------------
@@ -124,10 +111,10 @@ def crossing(paired: Array, fits: Array, budgets: Sequence[int], resamples: Resa
     """
     turn, size = crossover(paired, budgets, resamples), len(budgets)
     means = replicates(np.hstack([paired, fits]), resamples)
-    at = falls(means[:, size:], means[:, :size])
+    at = first_fall(means[:, size:], means[:, :size])
     there = at[~np.isnan(at)]
     low, high = np.percentile(there, [2.5, 97.5]) if len(there) else (np.nan, np.nan)
-    point = falls(fits.mean(axis=0)[None], paired.mean(axis=0)[None])[0]
+    point = first_fall(fits.mean(axis=0)[None], paired.mean(axis=0)[None])[0]
     return {
         "budget": _within(turn.budget), "low": _within(turn.low), "high": _within(turn.high),
         "side": _side(turn), "no_zero": 1 - turn.share,
@@ -135,7 +122,7 @@ def crossing(paired: Array, fits: Array, budgets: Sequence[int], resamples: Resa
     }  # fmt: skip
 
 
-def falls(xs: Array, ys: Array) -> Array:
+def first_fall(xs: Array, ys: Array) -> Array:
     """The x at which each row of ys first falls from above zero to it, linear between points; NaN where none does."""
     falling = (ys[:, :-1] > 0) & (ys[:, 1:] <= 0)
     at, rows = falling.argmax(axis=1), np.arange(len(ys))
@@ -194,7 +181,7 @@ def pairs(made: Panel, ways: Ways, wanted: Sequence[tuple[str, str]]) -> list[di
             str(rows[0].budget): {**_ways(ways, [row.difference for row in rows]), "p": rows[0].p}
             for rows in zip(*each, strict=True)
         }
-        over = estimated((utility[:, :, 0] - utility[:, :, 1]).mean(axis=1), ways)
+        over = estimate((utility[:, :, 0] - utility[:, :, 1]).mean(axis=1), ways)
         found.append({"first": first, "second": second, "budgets": at, "mean": over})
     return found
 
@@ -238,7 +225,7 @@ def against(scored: CrossFit, name: str, other: str, ways: Ways) -> dict[str, An
         str(budget): {how: asdict(each[b]) for how, each in columns.items()}
         for b, budget in enumerate(scored.panel.budgets)
     }
-    return {"budgets": at, "mean": estimated(gap.mean(axis=1), ways)}
+    return {"budgets": at, "mean": estimate(gap.mean(axis=1), ways)}
 
 
 # -- realizations, history, what memory does not hold, claims without a source -----------------------------------------
@@ -285,7 +272,7 @@ def silence(judge: str) -> dict[str, Any]:
     return false_answers(fit, calibration, asked, Rules(alpha=ALPHA, delta=DELTA, seed=SEED))
 
 
-def unsupported(rows: Outcomes) -> dict[str, Any]:
+def unsupported_claims(rows: Outcomes) -> dict[str, Any]:
     """For every action that writes: the share of its records in which the guard finds a claim without a source."""
     found = {}
     for action in rows.actions:
@@ -305,7 +292,7 @@ def unsupported(rows: Outcomes) -> dict[str, Any]:
     return found
 
 
-def counted() -> list[dict[str, Any]]:
+def count_runs() -> list[dict[str, Any]]:
     """What every run is, and how many outcomes of it there are outside the gate; none where it was not made."""
     found = []
     for each in RUNS:
@@ -333,39 +320,20 @@ def run() -> dict[str, Any]:
         }
         for judge in JUDGES
     }  # fmt: skip
-    claims = {name: unsupported(rows_of(name)) for name in WRITTEN}
-    found: dict[str, Any] = rounded({
-        "seed": SEED, "draws": DRAWS, "runs": counted(), "judges": judged, "unsupported": claims,
+    claims = {name: unsupported_claims(rows_of(name)) for name in WRITTEN}
+    found: dict[str, Any] = round_numbers({
+        "seed": SEED, "draws": DRAWS, "runs": count_runs(), "judges": judged, "unsupported": claims,
     })  # fmt: skip
     return found
-
-
-def rounded(value: Any) -> Any:
-    """The same as plain JSON values with six digits; what is no number is null."""
-    if isinstance(value, Mapping):
-        return {str(name): rounded(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [rounded(each) for each in value]
-    if isinstance(value, (float, np.floating)):
-        return round(float(value), DIGITS) + 0.0 if math.isfinite(value) else None
-    return value
 
 
 def _ways(ways: Ways, found: Sequence[Estimate]) -> dict[str, Any]:
     return {how: asdict(each) for how, each in zip(ways, found, strict=True)}
 
 
-def keep(result: Any, path: Path) -> None:
-    """Write a result the way all of them are kept."""
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-
-
 def main() -> None:
     """Compute, keep."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=ROWS.parent / "findings.json")
-    options = parser.parse_args()
-    keep(run(), options.out)
+    keep(run(), out_parser(__doc__, RESULTS / "findings.json").parse_args().out)
 
 
 if __name__ == "__main__":

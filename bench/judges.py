@@ -14,19 +14,17 @@ those where as many of the five actions abstained, since second looks happen whe
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.findings import keep, rounded, rows_of
-from bench.gate import DRAWS, JUDGES, ROWS, SEED
+from bench import RESULTS, keep, out_parser
+from bench.evaluation import DRAWS, JUDGES, SEED, Array, round_numbers, rows_of
 from retcon.lab.calibrate import upper_bound
 from retcon.lab.crossfit import LADDERS, LEARNERS, REFERENCE, Policy, Rules, always
 from retcon.lab.fit import folds, question_groups
@@ -34,10 +32,9 @@ from retcon.lab.fit_ladder import walk
 from retcon.lab.outcomes import Outcomes, Panel, panel
 from retcon.lab.stats import interval, resample
 
-Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-LABELS = ROWS.parent / "hand-labels.json"
+LABELS = RESULTS / "hand-labels.json"
 RUN = "locomo-product"
 NAMES = ("llm", "strict", "f1", "overlap")
 RIGHT = 0.5  # F1 counts as right above it
@@ -48,7 +45,7 @@ HOW = ("all labels", "of the same action", "where as many abstained")
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabelledAnswers:
     """Answers with what their reader said, and what the judges did."""
 
     action: NDArray[np.str_]
@@ -57,18 +54,18 @@ class Labelled:
     silent: NDArray[np.int64]  # how many actions abstained at the same question and budget
     verdicts: Mapping[str, Mask]
 
-    def where(self, keep: Mask) -> Labelled:
+    def where(self, keep: Mask) -> LabelledAnswers:
         """These answers alone."""
         said = {name: each[keep] for name, each in self.verdicts.items()}
-        return Labelled(self.action[keep], self.right[keep], self.doubtful[keep], self.silent[keep], said)
+        return LabelledAnswers(self.action[keep], self.right[keep], self.doubtful[keep], self.silent[keep], said)
 
 
-def joined(labels: Sequence[Mapping[str, Any]], rows: Outcomes) -> Labelled:
+def join_labels(labels: Sequence[Mapping[str, Any]], rows: Outcomes) -> LabelledAnswers:
     """The labels with the verdicts of the rows that they are of; a label without a row is an error."""
     known = {(row["question_id"], row["budget"], row["action"]): row for row in rows.rows()}
     found = [known[each["question_id"], each["budget"], each["action"]] for each in labels]
     silent = Counter((row["question_id"], row["budget"]) for row in known.values() if row["abstained"] > RIGHT)
-    return Labelled(
+    return LabelledAnswers(
         action=np.array([each["action"] for each in labels]),
         right=np.array([each["right"] == 1 for each in labels]),
         doubtful=np.array([each["doubtful"] == 1 for each in labels]),
@@ -98,7 +95,7 @@ def trust(said: Mask, right: Mask) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def per_judge(labels: Labelled) -> dict[str, Any]:
+def per_judge(labels: LabelledAnswers) -> dict[str, Any]:
     """Every judge over all answers and over those of each action."""
     return {
         name: {
@@ -113,7 +110,7 @@ def per_judge(labels: Labelled) -> dict[str, Any]:
     }
 
 
-def favours(said: Mask, labels: Labelled) -> dict[str, Any]:
+def favours(said: Mask, labels: LabelledAnswers) -> dict[str, Any]:
     """Whether what a judge adds to the share of right answers differs between actions by more than chance.
 
     The statistic is the largest difference between two actions in (says right - is right); p is by permuting actions.
@@ -134,7 +131,7 @@ def favours(said: Mask, labels: Labelled) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class PolicyEnd:
     """How a policy ended, [repeat, question, budget] each."""
 
     right: Mask  # by the judge
@@ -148,7 +145,7 @@ class Ended:
         return same.get(how, np.zeros_like(self.action))
 
 
-def ended(made: Panel, policy: Policy) -> Ended:
+def follow_policy(made: Panel, policy: Policy) -> PolicyEnd:
     """How a policy ended that was learned on three folds and calibrated on one, in rotation, dealt several times."""
     shape = (REPEATS, len(made.questions), len(made.budgets))
     right, answered, action = np.zeros(shape, bool), np.zeros(shape, bool), np.zeros(shape, np.int64)
@@ -163,24 +160,24 @@ def ended(made: Panel, policy: Policy) -> Ended:
             went = walk(parts[2], policy(parts[0], parts[1], rules)(parts[2].hidden()))
             right[repeat, tests], action[repeat, tests] = went.utility > RIGHT, went.last
             answered[repeat, tests] = ~np.take_along_axis(quiet[tests], went.last[:, :, None], axis=2)[:, :, 0]
-    return Ended(right, answered, action, np.broadcast_to(quiet.sum(axis=2), shape))
+    return PolicyEnd(right, answered, action, np.broadcast_to(quiet.sum(axis=2), shape))
 
 
-def spread(found: Ended, how: str, size: int) -> Array:
+def spread(found: PolicyEnd, how: str, size: int) -> Array:
     """[question, stratum, 2]: how often an answer was called right, and wrong, over repeats and budgets."""
     strata = found.stratum(how)[..., None] == np.arange(size)  # [repeat, question, budget, stratum]
     said = np.stack([found.answered & found.right, found.answered & ~found.right], axis=3)
     return np.asarray((strata[..., None] & said[..., None, :]).mean(axis=(0, 2)))
 
 
-def strata_of(labels: Labelled, actions: Sequence[str], how: str) -> NDArray[np.int64]:
+def strata_of(labels: LabelledAnswers, actions: Sequence[str], how: str) -> NDArray[np.int64]:
     """The stratum of each label, as `Ended.stratum` numbers them."""
     if how == HOW[1]:
         return np.array([actions.index(name) for name in labels.action])
     return np.minimum(labels.silent, SEVERAL) if how == HOW[2] else np.zeros_like(labels.silent)
 
 
-def worth(labels: Labelled, judge: str, strata: NDArray[np.int64], counts: NDArray[np.int64]) -> Array:
+def worth(labels: LabelledAnswers, judge: str, strata: NDArray[np.int64], counts: NDArray[np.int64]) -> Array:
     """[draw, stratum, 2]: share of right answers among those called right, and wrong; weights of labels [draw, label].
 
     Where a draw has none of a kind the share is taken over all of them.
@@ -193,8 +190,8 @@ def worth(labels: Labelled, judge: str, strata: NDArray[np.int64], counts: NDArr
     return np.asarray(np.where(size > 0, good / np.maximum(size, 1), whole))
 
 
-def corrected(
-    mine: Ended, base: Ended, labels: Labelled, judge: str, actions: Sequence[str], how: str
+def correct_gain(
+    mine: PolicyEnd, base: PolicyEnd, labels: LabelledAnswers, judge: str, actions: Sequence[str], how: str
 ) -> dict[str, Any]:
     """A policy less another as corrected; the interval draws questions and labels, each from their own."""
     strata = strata_of(labels, actions, how)
@@ -209,7 +206,7 @@ def corrected(
     return {"mean": float(value), "low": float(low), "high": float(high)}
 
 
-def level(found: Ended, labels: Labelled, judge: str, actions: Sequence[str]) -> dict[str, float]:
+def level(found: PolicyEnd, labels: LabelledAnswers, judge: str, actions: Sequence[str]) -> dict[str, float]:
     """How often a policy answers, and its accuracy as judged and as corrected by the labels of the same difficulty."""
     strata = strata_of(labels, actions, HOW[2])
     shares = spread(found, HOW[2], int(strata.max()) + 1).mean(axis=0)
@@ -219,21 +216,21 @@ def level(found: Ended, labels: Labelled, judge: str, actions: Sequence[str]) ->
     }  # fmt: skip
 
 
-def gains(labels: Labelled, judge: str) -> dict[str, Any]:
+def gains(labels: LabelledAnswers, judge: str) -> dict[str, Any]:
     """Fixed actions, the direct router and the ladder: as judged, as corrected, and less the selected action."""
     made = panel(rows_of(RUN), judge=judge)
     policies: dict[str, Policy] = {
         **{("retention" if a == 0 else f"always {name}"): always(a) for a, name in enumerate(made.actions)},
         REFERENCE: LEARNERS[REFERENCE], "direct": LEARNERS["direct"], "ladder": LADDERS["ladder"],
     }  # fmt: skip
-    went = {name: ended(made, policy) for name, policy in policies.items()}
+    went = {name: follow_policy(made, policy) for name, policy in policies.items()}
     draws = resample(len(made.questions), seed=SEED, draws=DRAWS)
     base = went[REFERENCE]
     return {
         name: {
             **level(each, labels, judge, made.actions),
             "against": asdict(interval((each.right * 1.0 - base.right).mean(axis=(0, 2)), draws)),
-            "corrections": {how: corrected(each, base, labels, judge, made.actions, how) for how in HOW},
+            "corrections": {how: correct_gain(each, base, labels, judge, made.actions, how) for how in HOW},
         }
         for name, each in went.items()
     }
@@ -241,9 +238,9 @@ def gains(labels: Labelled, judge: str) -> dict[str, Any]:
 
 def run() -> dict[str, Any]:
     """All of it, with all labels and without the doubtful ones."""
-    labels = joined(json.loads(LABELS.read_text(encoding="utf-8")), rows_of(RUN))
+    labels = join_labels(json.loads(LABELS.read_text(encoding="utf-8")), rows_of(RUN))
     some = {"every label": labels, "without doubtful ones": labels.where(~labels.doubtful)}
-    found: dict[str, Any] = rounded({
+    found: dict[str, Any] = round_numbers({
         "labels": len(labels.right), "doubtful": int(labels.doubtful.sum()), "seed": SEED, "draws": DRAWS,
         "judges": {name: per_judge(each) for name, each in some.items()},
         "gains": {judge: {name: gains(each, judge) for name, each in some.items()} for judge in JUDGES},
@@ -253,10 +250,7 @@ def run() -> dict[str, Any]:
 
 def main() -> None:
     """Compute, keep."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=ROWS.parent / "judges.json")
-    options = parser.parse_args()
-    keep(run(), options.out)
+    keep(run(), out_parser(__doc__, RESULTS / "judges.json").parse_args().out)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ TEXTS = ("cat " + "," * 90_000 + "x", "cat " + "." * 60_000, "cat " + "!?" * 40_
 
 
 @dataclass
-class Tally:
+class ClientTally:
     """What the clients saw."""
 
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -84,7 +84,7 @@ def _times(seconds: Sequence[float]) -> dict[str, float]:
 # -- a light client ----------------------------------------------------------------------------------------------------
 
 
-class Line:
+class Connection:
     """One connection that is kept open."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, key: str = "") -> None:
@@ -105,23 +105,23 @@ class Line:
         head = f"{method} {path} HTTP/1.1\r\n{self._said}Content-Type: application/json\r\n"
         self._writer.write(f"{head}Content-Length: {length}\r\n\r\n".encode() + body)
 
-    async def ended(self) -> None:
+    async def wait_for_end(self) -> None:
         """Wait until the server hangs up; what it says is read."""
         while await self._reader.read(65_536):
             pass
 
-    def deaf(self) -> None:
+    def stop_reading(self) -> None:
         """Read nothing any more."""
         self._writer.transport.pause_reading()  # type: ignore[attr-defined]
 
 
 @contextlib.asynccontextmanager
-async def line(url: str, key: str = "") -> AsyncIterator[Line]:
+async def line(url: str, key: str = "") -> AsyncIterator[Connection]:
     """A connection to the server."""
     place = urlsplit(url)
     reader, writer = await asyncio.open_connection(place.hostname, place.port, limit=2**20)
     try:
-        yield Line(reader, writer, place.netloc, key)
+        yield Connection(reader, writer, place.netloc, key)
     finally:
         writer.close()
         with contextlib.suppress(OSError):
@@ -139,7 +139,7 @@ class Work:
     keys: Sequence[str] = ("",)
 
 
-async def client(number: int, url: str, work: Work, until: float, tally: Tally, seed: int) -> None:
+async def client(number: int, url: str, work: Work, until: float, tally: ClientTally, seed: int) -> None:
     """One client: a request, its answer, the next, until the time is over or the server is gone."""
     rng = np.random.default_rng((seed, number))
     try:
@@ -152,7 +152,7 @@ async def client(number: int, url: str, work: Work, until: float, tally: Tally, 
         tally.errors.append(type(error).__name__)
 
 
-async def _one(connection: Line, name: str, work: Work, rng: np.random.Generator, tally: Tally) -> None:
+async def _one(connection: Connection, name: str, work: Work, rng: np.random.Generator, tally: ClientTally) -> None:
     query = work.queries[int(rng.integers(len(work.queries)))]
     kind, method, path, body, text = "recall", "POST", "/recall", b"", ""
     if work.bare:
@@ -173,8 +173,8 @@ async def _one(connection: Line, name: str, work: Work, rng: np.random.Generator
 
 async def _crowd(
     server: Server, work: Work, clients: int, seconds: float, seed: int, kill_after: float | None
-) -> Tally:
-    tally = Tally(began=time.perf_counter())
+) -> ClientTally:
+    tally = ClientTally(began=time.perf_counter())
     cpu, theirs = time.process_time(), server.cpu()
     until = tally.began + seconds
     crowd = [asyncio.create_task(client(n, server.url, work, until, tally, seed)) for n in range(clients)]
@@ -237,7 +237,7 @@ def running(command: Sequence[str]) -> Iterator[Server]:
         process.wait(60)
 
 
-def served(db: Path, threads: int) -> Sequence[str]:
+def serve_command(db: Path, threads: int) -> Sequence[str]:
     """The command of the service."""
     return ("retcon", "serve", "--db", str(db), "--port", "0", "--json", "--log", "warning", "--threads", str(threads))
 
@@ -270,7 +270,7 @@ def bare(db: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FilledStore:
     """A store with the honest user's notes, and questions about them."""
 
     db: Path
@@ -278,28 +278,28 @@ class Filled:
     queries: list[str]
 
 
-def filled(options: argparse.Namespace, folder: Path) -> Filled:
+def fill_store(options: argparse.Namespace, folder: Path) -> FilledStore:
     """The store that every run begins with."""
     db, texts = folder / "load.db", corpus(options.seed)
     notes = list(texts.notes(options.notes, user_id=USER))
     with Memory(db) as memory:
         memory.store.add(notes)
-    return Filled(db, notes, texts.queries([note.text for note in notes], 500))
+    return FilledStore(db, notes, texts.queries([note.text for note in notes], 500))
 
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """All three runs, and what they say."""
-    store = filled(options, folder)
+    store = fill_store(options, folder)
     db, notes, queries = store.db, store.notes, store.queries
     work = Work(queries, options.adds)
     crowd = {"clients": options.clients, "seconds": options.seconds, "seed": options.seed}
-    with running(served(db, options.threads)) as server:
+    with running(serve_command(db, options.threads)) as server:
         ours = asyncio.run(_crowd(server, work, **crowd, kill_after=None))
-    lost = missing(db, ours.written)
+    lost = count_missing(db, ours.written)
     reading = Work(queries, 0.0, [note.id for note in notes[:5_000]], bare=True)
     with running(("bench.load", "--bare", str(db))) as server:
         plain = asyncio.run(_crowd(server, reading, **crowd, kill_after=None))
-    with running(served(db, options.threads)) as server:
+    with running(serve_command(db, options.threads)) as server:
         killed = asyncio.run(_crowd(server, work, **crowd | {"seed": options.seed + 1}, kill_after=options.kill_after))
     with Memory(db) as memory:
         check = memory.stats()["check"]
@@ -314,13 +314,15 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             "p50": ours_said["all"]["p50_ms"] / bare_said["all"]["p50_ms"],
             "p95": ours_said["all"]["p95_ms"] / bare_said["all"]["p95_ms"],
         },
-        "killed": {"after": options.kill_after, "written": len(killed.written), "lost": missing(db, killed.written),
-                   "check": check, "refused": [each for each in killed.errors if " " in each]},
+        "killed": {
+            "after": options.kill_after, "written": len(killed.written), "lost": count_missing(db, killed.written),
+            "check": check, "refused": [each for each in killed.errors if " " in each],
+        },
         "errors": [*ours.errors, *plain.errors][:20],
     }  # fmt: skip
 
 
-def missing(db: Path, written: dict[str, str]) -> int:
+def count_missing(db: Path, written: dict[str, str]) -> int:
     """How many acknowledged writes are not in the store, word for word."""
     connection = sqlite3.connect(db)
     found = dict(connection.execute("SELECT id, text FROM note"))
@@ -335,13 +337,13 @@ async def slow_bodies(url: str, key: str) -> None:
     """A request that never comes in."""
     async with line(url, key) as connection:
         connection.begin("/memories", 1_000, b"{")
-        await connection.ended()
+        await connection.wait_for_end()
 
 
 async def unread_pages(url: str, key: str) -> None:
     """A large page that nobody reads."""
     async with line(url, key) as connection:
-        connection.deaf()
+        connection.stop_reading()
         connection.begin("/memories?limit=1000", 0)
         await asyncio.sleep(30)
 
@@ -349,7 +351,7 @@ async def unread_pages(url: str, key: str) -> None:
 async def silent_connections(url: str, key: str) -> None:
     """A connection that says nothing."""
     async with line(url, key) as connection:
-        await connection.ended()
+        await connection.wait_for_end()
 
 
 async def texts_that_were_quadratic(url: str, key: str) -> None:
@@ -428,9 +430,9 @@ def attacker(name: str, url: str, key: str, seconds: float) -> Iterator[None]:
         process.wait(30)
 
 
-def attacked(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def measure_attacks(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """The clients alone, then beside each attack."""
-    store = filled(options, folder)
+    store = fill_store(options, folder)
     db = store.db
     with Memory(db) as memory:
         words = " ".join(f"word{n}" for n in range(12_000))[:LARGE_TEXT]
@@ -442,7 +444,7 @@ def attacked(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     work = Work(store.queries, options.adds, keys=honest)
     found = {}
     for name in ("", *options.attacks):
-        with running(served(db, options.threads)) as server, contextlib.ExitStack() as beside:
+        with running(serve_command(db, options.threads)) as server, contextlib.ExitStack() as beside:
             if name:
                 beside.enter_context(attacker(name, server.url, enemy, options.attacked + 60))
                 time.sleep(options.head_start)
@@ -480,14 +482,16 @@ def attacked_table(found: dict[str, Any]) -> str:
 # -- a long run --------------------------------------------------------------------------------------------------------
 
 
-async def _mixed(number: int, url: str, queries: Sequence[str], until: float, tally: Tally, seed: int) -> None:
+async def _mixed_client(
+    number: int, url: str, queries: Sequence[str], until: float, tally: ClientTally, seed: int
+) -> None:
     """One client that writes, reads, corrects and deletes, and leaves as many notes as it found."""
     rng = np.random.default_rng((seed, number))
     held: list[str] = []
     async with line(url) as connection:
         while time.perf_counter() < until:
             query = queries[int(rng.integers(len(queries)))]
-            kind, method, path, body = _drawn(rng, query, held, number)
+            kind, method, path, body = _draw_request(rng, query, held, number)
             started = time.perf_counter()
             status, answer = await connection.ask(method, path, json.dumps(body).encode() if body else b"")
             tally.seconds[kind].append(time.perf_counter() - started)
@@ -500,7 +504,7 @@ async def _mixed(number: int, url: str, queries: Sequence[str], until: float, ta
                 held.clear()
 
 
-def _drawn(rng: np.random.Generator, query: str, held: list[str], number: int) -> tuple[str, str, str, Any]:
+def _draw_request(rng: np.random.Generator, query: str, held: list[str], number: int) -> tuple[str, str, str, Any]:
     who = {"run_id": f"soak-{number}", "user_id": USER}
     if len(held) >= 20:
         return "delete", "DELETE", f"/memories?run_id=soak-{number}", None
@@ -520,7 +524,7 @@ def _drawn(rng: np.random.Generator, query: str, held: list[str], number: int) -
     return kind, *asked[kind]
 
 
-async def _watched(server: Server, seconds: float, every: float) -> list[dict[str, float]]:
+async def _watch(server: Server, seconds: float, every: float) -> list[dict[str, float]]:
     """Memory and open files of the server, again and again."""
     began, seen = time.perf_counter(), []
     while (now := time.perf_counter() - began) < seconds:
@@ -531,20 +535,20 @@ async def _watched(server: Server, seconds: float, every: float) -> list[dict[st
 
 def soak(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Mixed traffic for a long time, and whether memory and open files stay as they are."""
-    store = filled(options, folder)
+    store = fill_store(options, folder)
     db, queries = store.db, store.queries
 
-    async def run(server: Server) -> tuple[Tally, list[dict[str, float]]]:
-        tally = Tally(began=time.perf_counter())
+    async def run(server: Server) -> tuple[ClientTally, list[dict[str, float]]]:
+        tally = ClientTally(began=time.perf_counter())
         until = tally.began + options.soak
-        crowd = [_mixed(n, server.url, queries, until, tally, options.seed) for n in range(options.clients)]
-        watching = asyncio.create_task(_watched(server, options.soak, max(0.2, options.soak / 300)))
+        crowd = [_mixed_client(n, server.url, queries, until, tally, options.seed) for n in range(options.clients)]
+        watching = asyncio.create_task(_watch(server, options.soak, max(0.2, options.soak / 300)))
         await asyncio.gather(*crowd)
         seen = await watching
         tally.took = time.perf_counter() - tally.began
         return tally, seen
 
-    with running(served(db, options.threads)) as server:
+    with running(serve_command(db, options.threads)) as server:
         tally, seen = asyncio.run(run(server))
     return {
         "machine": machine(), "seconds": options.soak, "clients": options.clients, "notes": options.notes,
@@ -594,7 +598,7 @@ def _grid(rows: Sequence[Sequence[str]]) -> str:
 
 def table(found: dict[str, Any]) -> str:
     """The run as Markdown: the service, the bare route, and the one over the other."""
-    served, bare, options = found["served"], found["bare"], found["options"]
+    service, bare, options = found["served"], found["bare"], found["options"]
     cores, ratios, killed = found["machine"]["cores"], found["ratios"], found["killed"]
     where = f"{options['clients']} clients, {options['seconds']:.0f} s, {options['notes']:,} notes, {cores} cores"
 
@@ -605,13 +609,13 @@ def table(found: dict[str, Any]) -> str:
         return [name, f"{rate:.0f}", f"{times['p50_ms']:.0f} ms", f"{times['p95_ms']:.0f} ms", errors, lost]
 
     rows = [[where, "requests a second", "p50", "p95", "errors", "writes lost"], ["---"] * 6]
-    rows += [cells(kind, served[kind]["count"] / options["seconds"], served[kind]) for kind in ("recall", "add")]
-    lost = f"{served['lost']} of {served['written']:,}"
-    rows.append(cells("both", served["per_second"], served["all"], str(served["errors"]), lost))
+    rows += [cells(kind, service[kind]["count"] / options["seconds"], service[kind]) for kind in ("recall", "add")]
+    lost = f"{service['lost']} of {service['written']:,}"
+    rows.append(cells("both", service["per_second"], service["all"], str(service["errors"]), lost))
     rows.append(cells("a bare route, one SQLite read", bare["per_second"], bare["all"], str(bare["errors"])))
     over = [f"{ratios[name]:.2g}" for name in ("per_second", "p50", "p95")]
     rows.append(["the service over the bare route", *over, "", ""])
-    rows.append(["processor time a request: service, bare", processor(served), processor(bare), *[""] * 3])
+    rows.append(["processor time a request: service, bare", processor(service), processor(bare), *[""] * 3])
     rows.append(
         [f"killed after {killed['after']:.0f} s of this", *[""] * 4, f"{killed['lost']} of {killed['written']:,}"]
     )
@@ -645,7 +649,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         if options.attacked or options.soak:
             part = "attacked" if options.attacked else "soak"
-            found = {part: (attacked if options.attacked else soak)(options, Path(folder))}
+            found = {part: (measure_attacks if options.attacked else soak)(options, Path(folder))}
         else:
             found = measure(options, Path(folder))
     return report(found, options.out)

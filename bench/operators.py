@@ -10,7 +10,6 @@ result holds ids and numbers, no text of the benchmark.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 from collections import Counter
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 from rich.progress import track
 
-from bench import data_file
+from bench import data_file, grid, keep, out_parser
 from bench.extract import content, survival
 from retcon import answer
 from retcon.cache import CachedChat, ReplyCache
@@ -42,7 +41,7 @@ ARMS = [(name, True) for name in ("retain", "extract", "hybrid", "merge", "abstr
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OperatorRow:
     """One question under one action."""
 
     question: str
@@ -74,7 +73,7 @@ def _note(item: dict[str, Any], i: int, turn: dict[str, Any]) -> Note:
     return Note(id=f"{item['question_id']}:{i}", text=turn["content"], speaker=turn["role"], timestamp=day)
 
 
-def measure(item: dict[str, Any], cluster: Cluster, action: str, focus: bool, budget: int, model: Chat) -> Row:
+def measure(item: dict[str, Any], cluster: Cluster, action: str, focus: bool, budget: int, model: Chat) -> OperatorRow:
     """What one action makes of one question, and whether the reader then gets it right."""
     known = (item["question_id"], item["question_type"], action, focus, budget)
     try:
@@ -83,16 +82,16 @@ def measure(item: dict[str, Any], cluster: Cluster, action: str, focus: bool, bu
         if isinstance(reply, ModelError):
             raise reply
     except ModelError as error:
-        return Row(*known, 0, False, False, None, 0, failed=error.code)
+        return OperatorRow(*known, 0, False, False, None, 0, failed=error.code)
     doubtful = None
     if ACTIONS[action].needs_model:
         doubtful = not check(made.packed.text, cluster.notes, query=cluster.query).ok
     gold = content(str(item["answer"]))
     right = bool(gold) and survival(gold, reply.text) >= 0.6
-    return Row(*known, made.packed.tokens, right, answer.abstains(reply.text), doubtful, made.usage.model_calls)
+    return OperatorRow(*known, made.packed.tokens, right, answer.abstains(reply.text), doubtful, made.usage.model_calls)
 
 
-def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def summary(rows: Sequence[OperatorRow]) -> list[dict[str, Any]]:
     """Accuracy of each action with a bootstrap interval over questions, and its paired gain over Retain."""
     questions = sorted({row.question for row in rows})
     draws = np.random.default_rng(SEED).integers(0, len(questions), (10_000, len(questions)))
@@ -124,27 +123,24 @@ def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
 def table(result: dict[str, Any]) -> str:
     """The summary as Markdown."""
     head = ("action", "accuracy", "gain over retain", "abstained", "unsupported", "tokens", "calls")
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    lines = []
     for row in result["summary"]:
         accuracy = f"{row['accuracy']:.2f} [{row['interval'][0]:.2f}, {row['interval'][1]:.2f}]"
         gain = f"{row['gain']:+.2f} [{row['gain_interval'][0]:+.2f}, {row['gain_interval'][1]:+.2f}]"
         doubt = "" if row["unsupported"] is None else f"{row['unsupported']:.2f}"
-        lines.append(
-            f"| {row['action']} | {accuracy} | {gain} | {row['abstained']:.2f} | {doubt} | {row['tokens']:.0f} "
-            f"| {row['calls']:.1f} |"
-        )
-    return "\n".join(lines)
+        spent = (f"{row['tokens']:.0f}", f"{row['calls']:.1f}")
+        lines.append((row["action"], accuracy, gain, f"{row['abstained']:.2f}", doubt, *spent))
+    return grid(head, lines)
 
 
 def main() -> None:
     """Run, print, keep."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = out_parser(__doc__)
     parser.add_argument("--model", required=True, help="base URL of an endpoint, or the path of a .gguf file")
     parser.add_argument("--model-name", help="the model's name at the endpoint")
     parser.add_argument("--questions", type=int, default=30)
     parser.add_argument("--budget", type=int, default=64)
     parser.add_argument("--cache", type=Path, default=Path("operators-cache.db"), help="where replies are kept")
-    parser.add_argument("--out", type=Path, help="write rows and summary there as JSON")
     options = parser.parse_args()
     model = CachedChat(
         chat(options.model, name=options.model_name, timeout=600), ReplyCache(options.cache), f"bench-{answer.PROMPTS}"
@@ -157,8 +153,7 @@ def main() -> None:
         "rows": [asdict(row) for row in rows],
     }  # fmt: skip
     print(table(result))
-    if options.out:
-        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    keep(result, options.out)
 
 
 if __name__ == "__main__":

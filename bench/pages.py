@@ -13,8 +13,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from bench.findings import rows_of
-from bench.gate import JUDGES, ROWS
+from bench.evaluation import JUDGES, ROWS, rows_of
 from retcon.lab.outcomes import JUDGE, Outcomes, from_rows
 from retcon.lab.report.build import report
 

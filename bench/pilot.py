@@ -11,20 +11,16 @@ bootstraps over the same unit. The last part times a decision. The result holds 
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from bench import ROOT, data_file
+from bench import data_file, grid, keep, out_parser, pilot_file
 from retcon.features import FEATURES, spread
 from retcon.lab import fit
 from retcon.lab import fit_ladder as ladder
@@ -55,7 +51,7 @@ FOCUSED = ("retain", "extract", "qabstract", "qmerge", "hybrid")
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class PilotStudy:
     """One set of actions on one benchmark."""
 
     key: str
@@ -67,33 +63,27 @@ class Study:
 
 
 STUDIES = (
-    Study(
+    PilotStudy(
         "controlled", "LongMemEval controlled", "longmemeval", "controlled",
         ("retain", "abstract", "merge", "rewrite"), "question",
     ),
-    Study("history", "LoCoMo full history", "locomo", "full-history", ("retain", "abstract", "merge"), "conversation"),
-    Study("ladders-controlled", "LongMemEval controlled", "longmemeval", "controlled", FOCUSED, "question"),
-    Study("ladders-history", "LoCoMo full history", "locomo", "full-history", FOCUSED, "conversation"),
-    Study(
+    PilotStudy(
+        "history", "LoCoMo full history", "locomo", "full-history", ("retain", "abstract", "merge"), "conversation",
+    ),
+    PilotStudy("ladders-controlled", "LongMemEval controlled", "longmemeval", "controlled", FOCUSED, "question"),
+    PilotStudy("ladders-history", "LoCoMo full history", "locomo", "full-history", FOCUSED, "conversation"),
+    PilotStudy(
         "no-model", "LoCoMo full history, no model writes", "locomo", "full-history", ("retain", "extract", "trunc"),
         "conversation",
     ),
 )  # fmt: skip
 
 
-def pilot_file() -> Path:
-    """The file of outcomes; ends the script in one line where it is absent."""
-    path = Path(os.environ.get("RETCON_PILOT") or ROOT.parent / "shared" / "pilot" / "outcomes.csv")
-    if not path.is_file():
-        raise SystemExit(f"no outcomes at {path}: set RETCON_PILOT to the file that holds them")
-    return path
-
-
 # -- policies ----------------------------------------------------------------------------------------------------------
 
 
 def run(
-    outcomes: Outcomes, *, repeats: int = REPEATS, draws: int = DRAWS, studies: Sequence[Study] = STUDIES
+    outcomes: Outcomes, *, repeats: int = REPEATS, draws: int = DRAWS, studies: Sequence[PilotStudy] = STUDIES
 ) -> list[dict[str, Any]]:
     """The summaries of every study under both judges."""
     found = []
@@ -107,7 +97,7 @@ def run(
 
 
 def _study(
-    outcomes: Outcomes, study: Study, judge: str, repeats: int, draws: int, progress: Callable[[int, int], None]
+    outcomes: Outcomes, study: PilotStudy, judge: str, repeats: int, draws: int, progress: Callable[[int, int], None]
 ) -> dict[str, Any]:
     rows = outcomes.where(dataset=study.dataset, setting=study.setting)
     made, rules = panel(rows, actions=study.actions, judge=judge), Rules(group=study.group, seed=SEED)
@@ -157,8 +147,8 @@ def features(outcomes: Outcomes, *, repeats: int = REPEATS) -> list[dict[str, An
     texts = {name: asked[name].text for name in plain.questions}
     made: dict[str, tuple[Panel, Mapping[str, str] | None]] = {
         "the nine of the rows": (plain, None),
-        "and two of embeddings (hashing)": (panel(_embedded(rows, asked, "hashing"), actions=study.actions), None),
-        "and two of embeddings (wordllama)": (panel(_embedded(rows, asked, "wordllama"), actions=study.actions), None),
+        "and two of embeddings (hashing)": (panel(_embed(rows, asked, "hashing"), actions=study.actions), None),
+        "and two of embeddings (wordllama)": (panel(_embed(rows, asked, "wordllama"), actions=study.actions), None),
         "the nine, types guessed": (plain, texts),
         "the nine less the types": (replace(plain, x=plain.x[:, :, :5], features=plain.features[:5]), None),
     }
@@ -167,7 +157,7 @@ def features(outcomes: Outcomes, *, repeats: int = REPEATS) -> list[dict[str, An
     return [{"features": name, **_direct(*each, by_name)} for name, each in made.items()]
 
 
-def _embedded(rows: Outcomes, asked: Mapping[str, Any], name: str) -> Outcomes:
+def _embed(rows: Outcomes, asked: Mapping[str, Any], name: str) -> Outcomes:
     embed, ids = embedder(name), rows.columns["question_id"].tolist()
     seen = {each: spread(embed([note.text for note in asked[each].evidence])) for each in set(ids)}
     new = {part: np.array([seen[each][i] for each in ids]) for i, part in enumerate(("inconsistency", "similarity"))}
@@ -251,19 +241,19 @@ _BOLD = ("direct", "ladder")
 
 def _table(by: Mapping[tuple[str, str], Any], keys: Sequence[str], *, short: bool = False) -> str:
     budgets = by[keys[0], "llm"]["budgets"]
-    head = [*map(str, budgets), "mean", "against best fixed", "harmed", "calls", "overlap: mean", "against best fixed"]
-    lines = ["| policy | " + " | ".join(head) + " |", "|---" * (1 + len(head)) + "|"]
+    tail = ("mean", "against best fixed", "harmed", "calls", "overlap: mean", "against best fixed")
+    head, lines = ["policy", *map(str, budgets), *tail], []
     for key in keys:
         first, second = by[key, "llm"], by[key, "overlap"]
         unit = f"{first['questions']} questions" + (
             f" of {first['conversations']} conversations" if first["group"] == "conversation" else ""
         )
-        lines.append(f"| *{first['title']}: {', '.join(first['actions'])}; {unit}* |" + " |" * len(head))
+        lines.append([f"*{first['title']}: {', '.join(first['actions'])}; {unit}*"])
         other = {row["policy"]: row for row in _rows(second)}
         for row in _rows(first):
             if not short or row["policy"] in _SHORT:
                 lines.append(_line(row, other[row["policy"]], first))
-    return "\n".join(lines)
+    return grid(head, lines)
 
 
 def _rows(study: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -272,15 +262,15 @@ def _rows(study: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [*often, *study["once"], *(row for row in study["policies"] if row["policy"] in _LAST)]
 
 
-def _line(row: Mapping[str, Any], other: Mapping[str, Any], study: Mapping[str, Any]) -> str:
+def _line(row: Mapping[str, Any], other: Mapping[str, Any], study: Mapping[str, Any]) -> list[str]:
     name = f"**{row['policy']}**" if row["policy"] in _BOLD else row["policy"]
     harms = [value for value in row["harms"] if value is not None]
-    cells = [
+    return [
+        name + (" (1 repeat)" if row["policy"] in ONCE else ""),
         *("" if value is None else _share(value) for value in row["accuracy"]), _share(row["macro"]),
         _against(row["against"]), f"{sum(harms):.1f} of {len(harms) * study['questions']:,}", f"{row['calls']:.2f}",
         _share(other["macro"]), _against(other["against"]),
     ]  # fmt: skip
-    return f"| {name}{' (1 repeat)' if row['policy'] in ONCE else ''} | " + " | ".join(cells) + " |"
 
 
 def _rivals(by: Mapping[tuple[str, str], Any]) -> str:
@@ -292,27 +282,23 @@ def _rivals(by: Mapping[tuple[str, str], Any]) -> str:
         "the ladder's, same budgets",
         "ladder less rival",
     )
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    lines: list[Sequence[str]] = []
     for (_, judge), study in by.items():
         if judge == JUDGES[0]:
-            lines.append(f"| *{study['title']}: {', '.join(study['actions'])}* |" + " |" * (len(head) - 1))
+            lines.append([f"*{study['title']}: {', '.join(study['actions'])}*"])
         for rival in study["rivals"]:
             ours = rival["ladders"][0]
-            cells = ("", judge, rival["rival"], _spent(rival), _spent(ours), _against(ours["against"]))
-            lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+            lines.append(("", judge, rival["rival"], _spend_cell(rival), _spend_cell(ours), _against(ours["against"])))
+    return grid(head, lines)
 
 
-def _spent(part: Mapping[str, Any]) -> str:
+def _spend_cell(part: Mapping[str, Any]) -> str:
     return f"{_share(part['accuracy'])}, {part['calls']:.2f}, {part['tokens']:.0f}"
 
 
 def _features(rows: Sequence[Mapping[str, Any]]) -> str:
     names = (*LINEAR, REFERENCE)
-    lines = ["| features | " + " | ".join(names) + " |", "|---" * (1 + len(names)) + "|"]
-    return "\n".join(
-        [*lines, *(f"| {row['features']} | " + " | ".join(_share(row[n]) for n in names) + " |" for row in rows)]
-    )
+    return grid(["features", *names], [[row["features"], *(_share(row[n]) for n in names)] for row in rows])
 
 
 def _decide(found: Mapping[str, float]) -> str:
@@ -326,21 +312,20 @@ def _decide(found: Mapping[str, float]) -> str:
 def _against(found: Mapping[str, Any] | None) -> str:
     if found is None:
         return ""
-    return f"{_signed(found['mean'])} [{_signed(found['low'])}, {_signed(found['high'])}]"
+    return f"{_format_gain(found['mean'])} [{_format_gain(found['low'])}, {_format_gain(found['high'])}]"
 
 
 def _share(value: float) -> str:
     return f"{value:.3f}".removeprefix("0")
 
 
-def _signed(value: float) -> str:
+def _format_gain(value: float) -> str:
     return f"{value:+.3f}".replace("0.", ".", 1)
 
 
 def main() -> None:
     """Measure, print, keep."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="a JSON file for the result")
+    parser = out_parser(__doc__)
     parser.add_argument("--repeats", type=int, default=REPEATS)
     options = parser.parse_args()
     outcomes = read(pilot_file())
@@ -353,8 +338,7 @@ def main() -> None:
     }  # fmt: skip
     for name, text in tables(result).items():
         print(f"{name}\n\n{text}\n")
-    if options.out:
-        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    keep(result, options.out)
 
 
 if __name__ == "__main__":

@@ -43,20 +43,20 @@ ROWS = {  # entry of the provenance: what it was tested on, what it was trained 
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledQuestions:
     """Questions as cues, the place of each one's type in TYPES, and which ones belong together."""
 
     hits: Hits
     types: Places
     groups: NDArray[np.str_]
 
-    def part(self, mask: NDArray[np.bool_]) -> Labelled:
+    def part(self, mask: NDArray[np.bool_]) -> LabelledQuestions:
         """The questions under the mask."""
-        return Labelled(self.hits[mask], self.types[mask], self.groups[mask])
+        return LabelledQuestions(self.hits[mask], self.types[mask], self.groups[mask])
 
-    def __add__(self, other: Labelled) -> Labelled:
+    def __add__(self, other: LabelledQuestions) -> LabelledQuestions:
         pairs = ((self.hits, other.hits), (self.types, other.types), (self.groups, other.groups))
-        return Labelled(*(np.concatenate(pair) for pair in pairs))  # type: ignore[arg-type]
+        return LabelledQuestions(*(np.concatenate(pair) for pair in pairs))  # type: ignore[arg-type]
 
 
 def main() -> None:
@@ -71,21 +71,21 @@ def main() -> None:
     embedders = embedder_table(path, seed=args.seed)
     print(*blocks.values(), embedders, sep="\n\n")
     if args.write:
-        MODEL.write_text(json.dumps(stored(model, report), indent=2) + "\n", encoding="utf-8")
-        put(ROOT / "docs" / "querytypes.md", blocks)
-        put(ROOT / "docs" / "routing.md", {"embedders": embedders})
+        MODEL.write_text(json.dumps(to_json(model, report), indent=2) + "\n", encoding="utf-8")
+        write_blocks(ROOT / "docs" / "querytypes.md", blocks)
+        write_blocks(ROOT / "docs" / "routing.md", {"embedders": embedders})
 
 
-def longmemeval(path: Path) -> Labelled:
+def longmemeval(path: Path) -> LabelledQuestions:
     """LongMemEval's questions; its three single-session kinds are one type."""
     place = {"single": 0, "multi": 1, "temporal": 2, "knowledge": 3}
     rows = json.loads(path.read_text("utf-8"))
     types = [place[row["question_type"].split("-")[0]] for row in rows]
     links = [{name.replace("_abs", "") for name in (row["question_id"], *row["answer_session_ids"])} for row in rows]
-    return Labelled(cue_matrix([row["question"] for row in rows]), np.array(types), linked(links))
+    return LabelledQuestions(cue_matrix([row["question"] for row in rows]), np.array(types), link_questions(links))
 
 
-def linked(links: Sequence[Iterable[str]]) -> NDArray[np.str_]:
+def link_questions(links: Sequence[Iterable[str]]) -> NDArray[np.str_]:
     """One label for all questions that share a link, directly or through others: twins must not be held apart."""
     label = [f"{i:04}" for i in range(len(links))]
     first: dict[str, int] = {}
@@ -96,70 +96,76 @@ def linked(links: Sequence[Iterable[str]]) -> NDArray[np.str_]:
     return np.array(label)
 
 
-def ours() -> Labelled:
+def ours() -> LabelledQuestions:
     """The questions that we wrote."""
     rows = [json.loads(line) for line in OURS.read_text("utf-8").splitlines()]
     types = np.array([TYPES.index(row["type"]) for row in rows])
-    return Labelled(
+    return LabelledQuestions(
         cue_matrix([row["question"] for row in rows]), types, np.array([f"ours {i:03}" for i in range(len(rows))])
     )
 
 
-def locomo(path: Path) -> Labelled:
+def locomo(path: Path) -> LabelledQuestions:
     """LoCoMo's questions of the three categories that have a counterpart."""
     talks = json.loads(path.read_text("utf-8"))
     rows = [(row, talk["sample_id"]) for talk in talks for row in talk["qa"] if row["category"] in LOCOMO_TYPES]
     types = np.array([LOCOMO_TYPES[row["category"]] for row, _ in rows])
-    return Labelled(cue_matrix([row["question"] for row, _ in rows]), types, np.array([name for _, name in rows]))
+    return LabelledQuestions(
+        cue_matrix([row["question"] for row, _ in rows]), types, np.array([name for _, name in rows])
+    )
 
 
-def fitted(data: Labelled, *, folds: int = 3, seed: int) -> QueryTypes:
+def fit_model(data: LabelledQuestions, *, folds: int = 3, seed: int) -> QueryTypes:
     """The model of these questions."""
     return train(data.hits, data.types, groups=data.groups, folds=folds, seed=seed)
 
 
-def crossed(data: Labelled, *, beside: Labelled | None = None, seed: int) -> Array:
+def cross_validate(data: LabelledQuestions, *, beside: LabelledQuestions | None = None, seed: int) -> Array:
     """Each question's probabilities from a model that saw no question of its group, and all those `beside`."""
     fold, out = deal(data.groups, folds=FOLDS, seed=seed), np.empty((len(data.types), len(TYPES)))
     for f in range(FOLDS):
         seen = data.part(fold != f)
-        model = fitted(seen if beside is None else seen + beside, seed=seed)
+        model = fit_model(seen if beside is None else seen + beside, seed=seed)
         out[fold == f] = probabilities(model, data.hits[fold == f])
     return out
 
 
-def measure(benchmark: Labelled, own: Labelled, other: Labelled, *, seed: int) -> tuple[QueryTypes, dict[str, Any]]:
+def measure(
+    benchmark: LabelledQuestions, own: LabelledQuestions, other: LabelledQuestions, *, seed: int
+) -> tuple[QueryTypes, dict[str, Any]]:
     """The model of the benchmark's questions and our own, and how good it is, alone and with ours, on all three."""
     both = benchmark + own
     penalty = best_penalty(both.hits, both.types, groups=both.groups, folds=FOLDS, seed=seed)
-    model = rounded(train(both.hits, both.types, penalty=penalty))
-    alone = fitted(benchmark, folds=FOLDS, seed=seed)
+    model = round_weights(train(both.hits, both.types, penalty=penalty))
+    alone = fit_model(benchmark, folds=FOLDS, seed=seed)
     found = {
-        "longmemeval": (crossed(benchmark, beside=own, seed=seed), benchmark, both),
-        "longmemeval_alone": (crossed(benchmark, seed=seed), benchmark, benchmark),
-        "ours": (crossed(own, beside=benchmark, seed=seed), own, both),
+        "longmemeval": (cross_validate(benchmark, beside=own, seed=seed), benchmark, both),
+        "longmemeval_alone": (cross_validate(benchmark, seed=seed), benchmark, benchmark),
+        "ours": (cross_validate(own, beside=benchmark, seed=seed), own, both),
         "ours_alone": (probabilities(alone, own.hits), own, benchmark),
         "locomo": (probabilities(model, other.hits), other, both),
         "locomo_alone": (probabilities(alone, other.hits), other, benchmark),
     }
     report = {name: score(p, test.types, mix(learned.types)) for name, (p, test, learned) in found.items()}
-    again = repeated(benchmark, own)
+    again = repeat_validation(benchmark, own)
     return model, {"seed": seed, "n": len(both.types), "penalty": penalty, **report, "repeated": again}
 
 
-def rounded(model: QueryTypes) -> QueryTypes:
+def round_weights(model: QueryTypes) -> QueryTypes:
     """The model with the three decimals that its file keeps, so that what ships is what is tested."""
     weights = tuple(tuple(round(w, 3) for w in row) for row in model.weights)
     return QueryTypes(model.patterns, weights, tuple(round(value, 3) for value in model.intercepts))
 
 
-def repeated(data: Labelled, own: Labelled) -> dict[str, Any]:
+def repeat_validation(data: LabelledQuestions, own: LabelledQuestions) -> dict[str, Any]:
     """Cross-validation over splits with other seeds, without our questions and with them, and what they gain."""
     rows = np.arange(len(data.types))
     found: dict[str, dict[str, float]] = {}
     logs = []
     for name, beside in (("alone", None), ("with_ours", own)):
-        p = np.array([crossed(data, beside=beside, seed=seed) for seed in range(1, REPEATS + 1)])  # [split, n, type]
+        p = np.array(
+            [cross_validate(data, beside=beside, seed=seed) for seed in range(1, REPEATS + 1)]
+        )  # [split, n, type]
         right = (p.argmax(axis=2) == data.types).mean(axis=1)
         logs.append(np.log(p[:, rows, data.types]).mean(axis=0))
         values = {"accuracy": right.mean(), "spread": right.std(ddof=1), "log_loss": -logs[-1].mean()}
@@ -195,7 +201,7 @@ def score(p: Array, types: Places, prior: Array) -> dict[str, Any]:
     }
 
 
-def stored(model: QueryTypes, report: Mapping[str, Any]) -> dict[str, Any]:
+def to_json(model: QueryTypes, report: Mapping[str, Any]) -> dict[str, Any]:
     """What goes into querytype.json: cues with their log-odds against single-session, and where they come from."""
     named = [dict(zip(TYPES[1:], row, strict=True)) for row in model.weights]
     return {
@@ -215,7 +221,7 @@ def stored(model: QueryTypes, report: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def put(page: Path, blocks: Mapping[str, str]) -> None:
+def write_blocks(page: Path, blocks: Mapping[str, str]) -> None:
     """Writes the measured blocks of a docs page."""
     text = page.read_text("utf-8")
     for name, block in blocks.items():

@@ -9,7 +9,6 @@ ablations score every note with the formulas of the default index, one ingredien
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from collections import Counter
@@ -21,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from bench import data_file
+from bench import data_file, grid, keep, out_parser
 from retcon import Memory
 from retcon.retrieve import plain_scores
 from retcon.words import query_terms, spoken_date, stems, words
@@ -30,7 +29,7 @@ CATEGORIES = {4: "single-session", 1: "multi-session", 2: "temporal", 3: "open-d
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ConversationTurn:
     """One turn of a LoCoMo conversation, its image caption beside its text."""
 
     id: str
@@ -41,7 +40,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedQuestion:
     """One question with the turns that answer it."""
 
     question: str
@@ -49,23 +48,25 @@ class Asked:
     evidence: frozenset[str]
 
 
-def conversations(path: Path) -> Iterator[tuple[str, list[Turn], list[Asked]]]:
+def conversations(path: Path) -> Iterator[tuple[str, list[ConversationTurn], list[AskedQuestion]]]:
     """Each conversation: its name, its turns and its answerable questions whose evidence can be found."""
     for sample in json.loads(path.read_text(encoding="utf-8")):
         turns = list(_turns(sample["conversation"]))
         known = {turn.id for turn in turns}
         scored = (qa for qa in sample["qa"] if qa["category"] in CATEGORIES)
-        asked = (Asked(qa["question"], qa["category"], _evidence(qa, known)) for qa in scored)
+        asked = (AskedQuestion(qa["question"], qa["category"], _evidence(qa, known)) for qa in scored)
         yield sample["sample_id"], turns, [question for question in asked if question.evidence]
 
 
-def _turns(conversation: dict[str, Any]) -> Iterator[Turn]:
+def _turns(conversation: dict[str, Any]) -> Iterator[ConversationTurn]:
     numbers = sorted(int(name.split("_")[1]) for name in conversation if re.fullmatch(r"session_\d+", name))
     for number in numbers:
         said = datetime.strptime(conversation[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y")
         for turn in conversation[f"session_{number}"]:
             text = " ".join(filter(None, (turn["text"], turn.get("blip_caption"))))
-            yield Turn(turn["dia_id"], f"session {number}", turn["speaker"], text, said.isoformat(timespec="minutes"))
+            yield ConversationTurn(
+                turn["dia_id"], f"session {number}", turn["speaker"], text, said.isoformat(timespec="minutes")
+            )
 
 
 def _evidence(qa: dict[str, Any], known: set[str]) -> frozenset[str]:
@@ -73,19 +74,19 @@ def _evidence(qa: dict[str, Any], known: set[str]) -> frozenset[str]:
     return frozenset(found for field in qa["evidence"] for found in re.findall(r"D\d+:\d+", field) if found in known)
 
 
-def recall_by_memory(turns: Sequence[Turn], asked: Sequence[Asked], **options: Any) -> list[float]:
+def recall_by_memory(turns: Sequence[ConversationTurn], asked: Sequence[AskedQuestion], **options: Any) -> list[float]:
     """Evidence found in the top 20 of `Memory.search`, per question."""
     with Memory(":memory:", **options) as memory:
         memory.add([asdict(turn) for turn in turns])
         return [_share({hit.id for hit in memory.search(q.question, top_k=20)}, q) for q in asked]
 
 
-def _share(found: set[str], question: Asked) -> float:
+def _share(found: set[str], question: AskedQuestion) -> float:
     return len(found & question.evidence) / len(question.evidence)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class IndexReading:
     """What an ablation lets the index read."""
 
     stem: bool = True
@@ -96,7 +97,9 @@ class Reading:
     drop_common: bool = True
 
 
-def recall_by_reading(turns: Sequence[Turn], asked: Sequence[Asked], reading: Reading) -> list[float]:
+def recall_by_reading(
+    turns: Sequence[ConversationTurn], asked: Sequence[AskedQuestion], reading: IndexReading
+) -> list[float]:
     """Evidence found in the top 20 when every note is scored on what the reading lets through, per question."""
     split: Callable[[str], list[str]] = stems if reading.stem else words
     counted = []
@@ -116,22 +119,22 @@ def recall_by_reading(turns: Sequence[Turn], asked: Sequence[Asked], reading: Re
     return shares
 
 
-ROWS: dict[str, Callable[[Sequence[Turn], Sequence[Asked]], list[float]]] = {
+ROWS: dict[str, Callable[[Sequence[ConversationTurn], Sequence[AskedQuestion]], list[float]]] = {
     "bm25 (the default)": lambda t, q: recall_by_memory(t, q),
     "bm25-plain (the paper's)": lambda t, q: recall_by_memory(t, q, retriever="bm25-plain"),
     "dense, hashing": lambda t, q: recall_by_memory(t, q, retriever="dense"),
     "hybrid, hashing": lambda t, q: recall_by_memory(t, q, retriever="hybrid"),
     "dense, wordllama": lambda t, q: recall_by_memory(t, q, retriever="dense", embedder="wordllama"),
     "hybrid, wordllama": lambda t, q: recall_by_memory(t, q, retriever="hybrid", embedder="wordllama"),
-    "default less dates": lambda t, q: recall_by_reading(t, q, Reading(date=False)),
-    "default less speaker": lambda t, q: recall_by_reading(t, q, Reading(speaker=False)),
-    "default less the turn before": lambda t, q: recall_by_reading(t, q, Reading(context=False)),
-    "default, own words not doubled": lambda t, q: recall_by_reading(t, q, Reading(own=1)),
-    "default, function words kept": lambda t, q: recall_by_reading(t, q, Reading(drop_common=False)),
+    "default less dates": lambda t, q: recall_by_reading(t, q, IndexReading(date=False)),
+    "default less speaker": lambda t, q: recall_by_reading(t, q, IndexReading(speaker=False)),
+    "default less the turn before": lambda t, q: recall_by_reading(t, q, IndexReading(context=False)),
+    "default, own words not doubled": lambda t, q: recall_by_reading(t, q, IndexReading(own=1)),
+    "default, function words kept": lambda t, q: recall_by_reading(t, q, IndexReading(drop_common=False)),
     "stems and the turn before only": lambda t, q: recall_by_reading(
-        t, q, Reading(date=False, own=1, drop_common=False)
+        t, q, IndexReading(date=False, own=1, drop_common=False)
     ),
-    "words alone, no stems": lambda t, q: recall_by_reading(t, q, Reading(False, True, False, False, 1, False)),
+    "words alone, no stems": lambda t, q: recall_by_reading(t, q, IndexReading(False, True, False, False, 1, False)),
 }
 
 
@@ -150,20 +153,15 @@ def measure(path: Path) -> list[dict[str, Any]]:
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """The rows as Markdown."""
     columns = ["all", *CATEGORIES.values()]
-    lines = ["| retriever | " + " | ".join(columns) + " |", "|---" * (1 + len(columns)) + "|"]
-    lines += [f"| {row['retriever']} | " + " | ".join(f"{row[c]:.3f}" for c in columns) + " |" for row in rows]
-    return "\n".join(lines)
+    return grid(["retriever", *columns], [[row["retriever"], *(f"{row[c]:.3f}" for c in columns)] for row in rows])
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="also write the rows as JSON to this file")
-    options = parser.parse_args()
+    options = out_parser(__doc__).parse_args()
     rows = measure(data_file("locomo10.json"))
     print(f"{rows[0]['questions']} questions\n\n{table(rows)}")
-    if options.out:
-        options.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    keep(rows, options.out)
 
 
 if __name__ == "__main__":

@@ -141,24 +141,24 @@ def main() -> None:
     cache = ReplyCache(options.out / "replies.db", max_bytes=1 << 36)
     for path in options.replies:
         restore(path, cache)
-    large = opened(options.model, options.model_name, MODEL, options.batch_tokens)
-    small = opened(options.small, None, SMALL, options.batch_tokens)
+    large = open_model(options.model, options.model_name, MODEL, options.batch_tokens)
+    small = open_model(options.small, None, SMALL, options.batch_tokens)
     for run in RUNS:
         if (options.only and run.name not in options.only) or run.name in options.skip:
             continue
         if run.small and options.model and not options.small:
             continue
         print(f"{time.strftime('%H:%M:%S')} {run.name}", flush=True)
-        noted = Noting(cache) if options.export else cache
+        noted = RecordingCache(cache) if options.export else cache
         made = make(run, large, small, noted, limit=options.limit, guard=not options.export, chunk=options.chunk)
         print(f"{time.strftime('%H:%M:%S')} {run.name}: {len(made['rows'])} rows, {made['failures']}", flush=True)
-        if isinstance(noted, Noting):
+        if isinstance(noted, RecordingCache):
             noted.export(options.out / f"{run.name}.replies.jsonl.gz")
         else:
             keep(run, made, options.out)
 
 
-def opened(where: str | None, name: str | None, known: str, batch_tokens: int) -> Chat:
+def open_model(where: str | None, name: str | None, known: str, batch_tokens: int) -> Chat:
     """The model at that place; a stand-in that only the cache can answer for where none is given."""
     if where is None:
         return Replay(known)
@@ -181,7 +181,7 @@ def keep(run: Run, made: dict[str, Any], out: Path) -> None:
         file.writelines(json.dumps(row) + "\n" for row in made["answers"])
 
 
-class Noting(ReplyCache):
+class RecordingCache(ReplyCache):
     """A cache that remembers which replies a run used."""
 
     def __init__(self, cache: ReplyCache) -> None:

@@ -10,12 +10,9 @@ does all the work, drawing included. The data are random. Give it an idle machin
 
 from __future__ import annotations
 
-import argparse
-import json
 import platform
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +20,7 @@ import scipy  # type: ignore[import-untyped, unused-ignore]
 import scipy.stats  # type: ignore[import-untyped, unused-ignore]
 from numpy.typing import NDArray
 
+from bench import grid, keep, out_parser
 from retcon.lab.stats import intervals, resample
 
 Array = NDArray[np.float64]
@@ -101,21 +99,19 @@ def measure() -> dict[str, Any]:
 def table(result: dict[str, Any]) -> str:
     """The result as Markdown."""
     what = f"{result['columns']} intervals, {result['questions']} questions, {result['draws']:,} resamples"
-    lines = [f"| {what} | seconds | times ours | farthest end |", "|---" * 4 + "|"]
-    for row in result["rows"]:
-        lines.append(f"| {row['way']} | {row['seconds']:.3f} | {row['ratio']:.1f} | {row['farthest_end']:.4f} |")
-    return "\n".join(lines)
+    rows = [
+        (row["way"], f"{row['seconds']:.3f}", f"{row['ratio']:.1f}", f"{row['farthest_end']:.4f}")
+        for row in result["rows"]
+    ]
+    return grid((what, "seconds", "times ours", "farthest end"), rows)
 
 
 def main() -> None:
     """Measure, print, keep."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="write the result there as JSON")
-    options = parser.parse_args()
+    options = out_parser(__doc__).parse_args()
     result = measure()
     print(table(result))
-    if options.out:
-        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    keep(result, options.out)
 
 
 if __name__ == "__main__":

@@ -22,20 +22,20 @@ from typing import Any
 from bench import ROOT
 from bench.certificate import table as certificate_table
 from bench.deletes import table as deletes_table
+from bench.doc_tables import tables as shown_tables
+from bench.extra_features import table as richer_table
 from bench.fidelity import table as fidelity_table
-from bench.gate import table as gate_table
-from bench.ladders import table as ladder_table
+from bench.first_gate import table as gate_table
+from bench.ladder_forms import table as ladder_table
 from bench.load import attacked_table, soak_table
 from bench.load import table as load_table
 from bench.operators import table as operator_table
 from bench.pilot import tables as pilot_tables
 from bench.retrieval import table as retrieval_table
-from bench.richer import table as richer_table
-from bench.shown import tables as shown_tables
-from bench.speed.report import section as speed_section
-from bench.speed.report import table as speed_goals
+from bench.speed.page import section as speed_section
+from bench.speed.page import table as speed_goals
 from bench.stats import table as stats_table
-from bench.tokens import Row as TokenRow
+from bench.tokens import TokenRow
 from bench.tokens import table as token_table
 
 RESULTS = ROOT / "bench" / "results"
@@ -111,9 +111,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "speed-goals": lambda: speed_goals(_results("speed")),
     "survival": _survival,
     "fidelity": lambda: fidelity_table(_results("fidelity")),
-    "ladder-forms": lambda: ladder_table(_results("ladders")),
+    "ladder-forms": lambda: ladder_table(_results("ladder_forms")),
     "stats": lambda: stats_table(_results("stats")),
-    "richer": lambda: richer_table(_results("richer")),
+    "richer": lambda: richer_table(_results("extra_features")),
     "deep": _deep,
     "deletes": lambda: deletes_table(_results("deletes")),
     "load": lambda: load_table(_results("load")),
@@ -121,7 +121,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "load-soak": lambda: soak_table(_results("load")),
     "certificate": lambda: certificate_table(_results("certificate")),
     "transcript": _transcript,
-    "gate": lambda: gate_table(_results("gate")),
+    "gate": lambda: gate_table(_results("first_gate")),
     **{f"pilot-{name}": partial(_pilot, f"pilot-{name}") for name in PILOT},
     **shown_tables(),
 }

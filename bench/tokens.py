@@ -28,7 +28,7 @@ Count = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TokenRow:
     """The estimate against one tokenizer on one corpus."""
 
     corpus: str
@@ -140,15 +140,15 @@ def references() -> Iterator[tuple[str, Count]]:
     """The tokenizers that are installed here, by name."""
     yield "o200k", counter("bpe:o200k")
     yield "cl100k", counter("bpe:cl100k")
-    if llama3 := _packaged("llama_models", "llama3/tokenizer.model"):
+    if llama3 := _package_file("llama_models", "llama3/tokenizer.model"):
         yield "Llama 3", _from_ranks(llama3, rf"{_BEFORE}\p{{N}}{{1,3}}{_AFTER}")
-    if qwen := _packaged("dashscope", "resources/qwen.tiktoken"):
+    if qwen := _package_file("dashscope", "resources/qwen.tiktoken"):
         yield "Qwen", _from_ranks(qwen, rf"{_BEFORE}\p{{N}}{_AFTER}")
-    if llama2 := _packaged("wordllama", "tokenizers/l2_supercat_tokenizer_config.json"):
+    if llama2 := _package_file("wordllama", "tokenizers/l2_supercat_tokenizer_config.json"):
         yield "Llama 2", _from_json(llama2)
 
 
-def _packaged(package: str, name: str) -> Path | None:
+def _package_file(package: str, name: str) -> Path | None:
     """A file inside an installed package, which is not imported."""
     spec = find_spec(package)
     found = [
@@ -180,19 +180,19 @@ def _from_json(path: Path) -> Count:
 # ---- measuring
 
 
-def measure() -> Iterator[Row]:
+def measure() -> Iterator[TokenRow]:
     """A row for each corpus and tokenizer."""
     tokenizers = dict(references())
     for corpus, load in CORPORA.items():
         texts = load()
-        estimates, speed = _timed(counter("estimate"), texts)
+        estimates, speed = _time_counts(counter("estimate"), texts)
         for name, count in tokenizers.items():
             ratios = [estimate / count(text) for estimate, text in zip(estimates, texts, strict=True)]
             short = sum(ratio < 1 for ratio in ratios)
-            yield Row(corpus, name, len(texts), short / len(texts), sum(ratios) / len(ratios), min(ratios), speed)
+            yield TokenRow(corpus, name, len(texts), short / len(texts), sum(ratios) / len(ratios), min(ratios), speed)
 
 
-def _timed(count: Count, texts: list[str]) -> tuple[list[int], float]:
+def _time_counts(count: Count, texts: list[str]) -> tuple[list[int], float]:
     """The counts, and megabytes per second of processor time in the best of three rounds."""
     seconds = []
     for _ in range(3):
@@ -202,7 +202,7 @@ def _timed(count: Count, texts: list[str]) -> tuple[list[int], float]:
     return found, sum(len(text.encode()) for text in texts) / 1e6 / min(seconds)
 
 
-def table(rows: list[Row]) -> str:
+def table(rows: list[TokenRow]) -> str:
     """The rows in Markdown."""
     head = "| corpus | texts | tokenizer | undercounted | mean estimate / true | worst | estimate MB/s |"
     lines = [head, "|---|---:|---|---:|---:|---:|---:|"]

@@ -33,7 +33,7 @@ def one_line(error: BaseException) -> str:
     return message
 
 
-def refused(act: Callable[[], object], kind: type[RetconError] = InputError, says: str = "") -> None:
+def assert_refused(act: Callable[[], object], kind: type[RetconError] = InputError, says: str = "") -> None:
     with pytest.raises(kind) as caught:
         act()
     assert says in one_line(caught.value)
@@ -44,14 +44,14 @@ def refused(act: Callable[[], object], kind: type[RetconError] = InputError, say
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t\r ", "\u3000\u2003"])
 def test_empty_text_is_refused(memory: Memory, text: str) -> None:
-    refused(lambda: memory.add(text), says="empty")
-    refused(lambda: memory.add(["fine", text]), says="empty")
+    assert_refused(lambda: memory.add(text), says="empty")
+    assert_refused(lambda: memory.add(["fine", text]), says="empty")
     assert memory.get_all() == []
 
 
 @pytest.mark.parametrize("text", [None, 7, 1.5, b"bytes", True, object(), [b"x"], {"text": 7}, [["nested"]], {}])
 def test_what_is_no_text_is_refused(memory: Memory, text: Any) -> None:
-    refused(lambda: memory.add(text))
+    assert_refused(lambda: memory.add(text))
     assert memory.get_all() == []
 
 
@@ -68,7 +68,7 @@ def test_ten_megabytes_are_added_searched_and_recalled_in_seconds(memory: Memory
     assert 0 < recall.tokens <= 64
     assert "needle" in recall.text
     assert time.process_time() - started < 60
-    refused(lambda: memory.add("x" * (64 * 2**20 + 1)), says="67,108,864 at most")
+    assert_refused(lambda: memory.add("x" * (64 * 2**20 + 1)), says="67,108,864 at most")
 
 
 def test_one_unbroken_word_of_megabytes_does_not_hang(memory: Memory) -> None:
@@ -89,16 +89,16 @@ def test_nul_bytes_come_back_exactly(memory: Memory, tmp_path: Path) -> None:
     with Memory(":memory:") as other:
         other.load(tmp_path / "out.jsonl")
         assert other.get("a").text == text
-    refused(lambda: memory.get("a\0"), says="NUL")
-    refused(lambda: memory.add("x", id="b\0"), says="NUL")
-    refused(lambda: memory.add("x", session="b\0"), says="NUL")
-    refused(lambda: memory.search("x", user_id="ann\0"), says="NUL")
+    assert_refused(lambda: memory.get("a\0"), says="NUL")
+    assert_refused(lambda: memory.add("x", id="b\0"), says="NUL")
+    assert_refused(lambda: memory.add("x", session="b\0"), says="NUL")
+    assert_refused(lambda: memory.search("x", user_id="ann\0"), says="NUL")
 
 
 @pytest.mark.parametrize("field", ["text", "id", "session", "speaker", "user_id", "metadata"])
 def test_a_lone_surrogate_in_a_note_is_refused(memory: Memory, field: str) -> None:
     bad: Any = {"k": "\ud800"} if field == "metadata" else "half \ud83d of it"
-    refused(lambda: memory.add({"text": "fine"} | {field: bad}))
+    assert_refused(lambda: memory.add({"text": "fine"} | {field: bad}))
     assert memory.get_all() == []
 
 
@@ -129,8 +129,8 @@ def test_search_engine_syntax_in_a_query_is_only_words(memory: Memory, query: st
 
 @pytest.mark.parametrize("query", [None, 7, b"cat", ["cat"]])
 def test_a_query_that_is_no_text_is_refused(memory: Memory, query: Any) -> None:
-    refused(lambda: memory.search(query), says="a query is text")
-    refused(lambda: memory.recall(query, budget=5), says="a query is text")
+    assert_refused(lambda: memory.search(query), says="a query is text")
+    assert_refused(lambda: memory.recall(query, budget=5), says="a query is text")
 
 
 INJECTION = [
@@ -159,7 +159,7 @@ def test_sql_in_any_field_is_only_text(memory: Memory, nasty: str) -> None:
     assert [hit.id for hit in memory.search("innocent", user_id="ann", session=None)] == ["a"]
     assert memory.history(nasty)[0].speaker == nasty
     assert memory.delete(nasty).notes == 1
-    refused(lambda: memory.get(nasty), NotFoundError)
+    assert_refused(lambda: memory.get(nasty), NotFoundError)
     assert [note.id for note in memory.get_all()] == ["a"]
 
 
@@ -172,32 +172,32 @@ BUDGETS = [-1, -(10**9), 10**9, 10**5000, 1.5, float("nan"), float("inf"), True,
 @pytest.mark.parametrize("budget", BUDGETS, ids=range(len(BUDGETS)))
 def test_a_budget_that_is_no_sensible_number_is_refused(memory: Memory, budget: Any) -> None:
     memory.add("a cat", user_id="ann")
-    refused(lambda: memory.recall("cat", budget=budget, user_id="ann"), says="budget")
-    refused(lambda: memory.decide("cat", budget=budget, user_id="ann"), says="budget")
+    assert_refused(lambda: memory.recall("cat", budget=budget, user_id="ann"), says="budget")
+    assert_refused(lambda: memory.decide("cat", budget=budget, user_id="ann"), says="budget")
 
 
 @pytest.mark.parametrize("top_k", [0, -1, 10**5000, 1.5, True, "5", 10**6], ids=range(7))
 def test_a_top_k_that_is_no_sensible_number_is_refused(memory: Memory, top_k: Any) -> None:
-    refused(lambda: memory.search("cat", top_k=top_k), says="top_k")
-    refused(lambda: Memory(":memory:", top_k=top_k), says="top_k")
+    assert_refused(lambda: memory.search("cat", top_k=top_k), says="top_k")
+    assert_refused(lambda: Memory(":memory:", top_k=top_k), says="top_k")
 
 
 def test_unknown_names_are_refused_with_the_known_ones(memory: Memory) -> None:
-    refused(lambda: memory.recall("x", action="summon"), says="retain")
-    refused(lambda: memory.recall("x", exclude=["summon"]), says="retain")
-    refused(lambda: Memory(":memory:", retriever="magic"), says="bm25")
-    refused(lambda: Memory(":memory:", counter="magic"), says="estimate")
-    refused(lambda: Memory(":memory:", embedder="magic"), says="hashing")
-    refused(lambda: memory.get("nobody"), NotFoundError, "'nobody'")
-    refused(lambda: memory.history("nobody"), NotFoundError)
-    refused(lambda: memory.delete("nobody"), NotFoundError)
-    refused(lambda: memory.supersede("nobody", "x"), NotFoundError)
-    refused(lambda: memory.add({"text": "x", "follows": "nobody"}), NotFoundError)
-    refused(lambda: memory.add({"text": "x", "colour": "red"}), says="metadata")
-    refused(lambda: memory.add(["x"], id="a"), says="each item")
+    assert_refused(lambda: memory.recall("x", action="summon"), says="retain")
+    assert_refused(lambda: memory.recall("x", exclude=["summon"]), says="retain")
+    assert_refused(lambda: Memory(":memory:", retriever="magic"), says="bm25")
+    assert_refused(lambda: Memory(":memory:", counter="magic"), says="estimate")
+    assert_refused(lambda: Memory(":memory:", embedder="magic"), says="hashing")
+    assert_refused(lambda: memory.get("nobody"), NotFoundError, "'nobody'")
+    assert_refused(lambda: memory.history("nobody"), NotFoundError)
+    assert_refused(lambda: memory.delete("nobody"), NotFoundError)
+    assert_refused(lambda: memory.supersede("nobody", "x"), NotFoundError)
+    assert_refused(lambda: memory.add({"text": "x", "follows": "nobody"}), NotFoundError)
+    assert_refused(lambda: memory.add({"text": "x", "colour": "red"}), says="metadata")
+    assert_refused(lambda: memory.add(["x"], id="a"), says="each item")
     for bad in (None, 7, "", b"x"):
-        refused(lambda bad=bad: memory.get(bad))  # type: ignore[misc]
-        refused(lambda bad=bad: memory.add("x", session=bad) if bad is not None else memory.get(""))  # type: ignore[misc]
+        assert_refused(lambda bad=bad: memory.get(bad))  # type: ignore[misc]
+        assert_refused(lambda bad=bad: memory.add("x", session=bad) if bad is not None else memory.get(""))  # type: ignore[misc]
 
 
 NO_TIMES = ["yesterday", "2026-13-01", "", 1e30, float("nan"), 10**5000, True, object(), b"2026"]
@@ -205,8 +205,8 @@ NO_TIMES = ["yesterday", "2026-13-01", "", 1e30, float("nan"), 10**5000, True, o
 
 @pytest.mark.parametrize("value", NO_TIMES, ids=range(len(NO_TIMES)))
 def test_a_timestamp_that_is_none_is_refused(memory: Memory, value: Any) -> None:
-    refused(lambda: memory.add("x", timestamp=value), says="ISO 8601")
-    refused(lambda: memory.search("x", since=value), says="ISO 8601")
+    assert_refused(lambda: memory.add("x", timestamp=value), says="ISO 8601")
+    assert_refused(lambda: memory.search("x", since=value), says="ISO 8601")
     assert memory.get_all() == []
 
 
@@ -220,7 +220,7 @@ def test_the_first_and_last_moments_can_be_stored_and_asked_for(memory: Memory, 
     assert memory.recall("cat", budget=30, user_id="ann").text
 
 
-def _nested(levels: int) -> dict[str, Any]:
+def _nest(levels: int) -> dict[str, Any]:
     value: dict[str, Any] = {"leaf": 1}
     for _ in range(levels - 1):
         value = {"a": value}
@@ -231,26 +231,26 @@ def test_metadata_must_be_plain_json_that_can_be_read_back(memory: Memory) -> No
     loop: dict[str, Any] = {}
     loop["self"] = loop
     for bad in ({"x": object()}, {"x": float("nan")}, {1: "x"}, ["x"], "x", {"x": {1, 2}}, {"x": 10**5000}, loop):
-        refused(lambda bad=bad: memory.add("x", metadata=bad), says="metadata")  # type: ignore[misc]
+        assert_refused(lambda bad=bad: memory.add("x", metadata=bad), says="metadata")  # type: ignore[misc]
     for levels in (65, 500, 900, 100_000):
-        refused(lambda levels=levels: memory.add("x", metadata=_nested(levels)), says="metadata")  # type: ignore[misc]
-    deepest = _nested(64)
+        assert_refused(lambda levels=levels: memory.add("x", metadata=_nest(levels)), says="metadata")  # type: ignore[misc]
+    deepest = _nest(64)
     memory.add("x", metadata=deepest, id="a")
     assert memory.get("a").metadata == deepest
 
 
 def test_a_conflicting_id_changes_nothing(memory: Memory) -> None:
     memory.add("first", id="a", user_id="ann")
-    refused(
+    assert_refused(
         lambda: memory.add(["new one", {"text": "second", "id": "a"}], user_id="ann"), ConflictError, "another text"
     )
-    refused(lambda: memory.add("first", id="a", user_id="bob"), ConflictError, "another user_id")
+    assert_refused(lambda: memory.add("first", id="a", user_id="bob"), ConflictError, "another user_id")
     assert [note.text for note in memory.get_all()] == ["first"]
 
 
 def test_naming_no_scope_does_not_empty_the_store(memory: Memory) -> None:
     memory.add("x", user_id="ann")
-    refused(memory.delete_all, says="everything=True")
+    assert_refused(memory.delete_all, says="everything=True")
     assert len(memory.get_all()) == 1
 
 
@@ -296,9 +296,9 @@ def digest(path: Path) -> dict[str, str]:
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files_of(path)}
 
 
-def refused_and_left(path: Path, kind: type[RetconError] = StoreError, says: str = "") -> None:
+def assert_refused_and_left(path: Path, kind: type[RetconError] = StoreError, says: str = "") -> None:
     before = digest(path)
-    refused(lambda: Memory(path), kind, says)
+    assert_refused(lambda: Memory(path), kind, says)
     assert digest(path) == before
 
 
@@ -314,19 +314,19 @@ def test_a_file_that_is_no_store_is_refused_and_left_alone(tmp_path: Path) -> No
     for name, content in contents.items():
         path = tmp_path / name
         path.write_bytes(content)
-        refused_and_left(path, says=str(path))
+        assert_refused_and_left(path, says=str(path))
 
 
 def test_a_place_where_no_file_can_be_is_named(tmp_path: Path) -> None:
-    refused(lambda: Memory(tmp_path), StoreError, "folder")
-    refused(lambda: Memory(tmp_path / "no" / "such" / "x.db"), StoreError, "does not exist")
+    assert_refused(lambda: Memory(tmp_path), StoreError, "folder")
+    assert_refused(lambda: Memory(tmp_path / "no" / "such" / "x.db"), StoreError, "does not exist")
     (tmp_path / "plain").write_text("x")
-    refused(lambda: Memory(tmp_path / "plain" / "x.db"), StoreError)
-    refused(lambda: Memory(""), says="path")
-    refused(lambda: Memory("a\0b"), says="path")
-    refused(lambda: Memory("postgresql://localhost/x"), says="postgresql")
+    assert_refused(lambda: Memory(tmp_path / "plain" / "x.db"), StoreError)
+    assert_refused(lambda: Memory(""), says="path")
+    assert_refused(lambda: Memory("a\0b"), says="path")
+    assert_refused(lambda: Memory("postgresql://localhost/x"), says="postgresql")
     for bad in (None, 7, b"x.db"):
-        refused(lambda bad=bad: Memory(bad))  # type: ignore[misc]
+        assert_refused(lambda bad=bad: Memory(bad))  # type: ignore[misc]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["plain"]
 
 
@@ -342,7 +342,7 @@ def test_another_programs_database_is_left_byte_for_byte(tmp_path: Path, mode: s
     other.execute(f"PRAGMA user_version = {marks[1]}")
     other.commit()
     other.close()
-    refused_and_left(path, says="another program")
+    assert_refused_and_left(path, says="another program")
     again = sqlite3.connect(path)
     assert again.execute("SELECT url FROM bookmark").fetchall() == [("https://example.org",)]
     again.close()
@@ -354,7 +354,7 @@ def test_an_empty_database_with_another_programs_mark_is_left_alone(tmp_path: Pa
         other = sqlite3.connect(path)
         other.execute(f"PRAGMA {pragma}")
         other.close()
-        refused_and_left(path, says="another program")
+        assert_refused_and_left(path, says="another program")
 
 
 def test_an_empty_file_becomes_a_store(path: Path) -> None:
@@ -372,7 +372,7 @@ def test_a_newer_schema_is_named_and_left_alone(path: Path, version: int) -> Non
     other.execute(f"PRAGMA user_version = {version}")
     other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     other.close()
-    refused_and_left(path, SchemaError, str(version))
+    assert_refused_and_left(path, SchemaError, str(version))
     other = raw(path)
     assert other.execute("SELECT text FROM note").fetchall() == [("a cat",)]
     other.close()
@@ -412,7 +412,7 @@ def test_a_truncated_store_is_refused_or_read_never_a_surprise(path: Path, sound
 def test_a_flipped_header_is_refused_and_left_alone(path: Path, sound: bytes) -> None:
     for at in (0, 5, 15):
         path.write_bytes(sound[:at] + bytes([sound[at] ^ 0xFF]) + sound[at + 1 :])
-        refused_and_left(path, says="not a readable SQLite file")
+        assert_refused_and_left(path, says="not a readable SQLite file")
 
 
 def test_damage_anywhere_gives_our_error_or_a_result(path: Path, sound: bytes) -> None:
@@ -486,7 +486,7 @@ def test_after_close_everything_says_so(memory: Memory, tmp_path: Path) -> None:
         lambda: memory.export(tmp_path / "x.jsonl"),
         lambda: memory.load(["{}"]),
     ):
-        refused(act, StoreError, "closed")
+        assert_refused(act, StoreError, "closed")
     assert not (tmp_path / "x.jsonl").exists()
     assert recall.escalate() is not None  # it needs the notes it holds, and no store
 
@@ -505,7 +505,7 @@ class RefusingError(Exception):
         return str(huge())
 
 
-class Indexed:
+class HugeIndex:
     def __index__(self) -> int:
         return huge()
 
@@ -519,7 +519,7 @@ def raising(error: Exception) -> Callable[[str], int]:
 
 BAD_COUNTERS: dict[str, Callable[[str], Any]] = {
     "huge": lambda text: huge(),
-    "huge index": lambda text: Indexed(),
+    "huge index": lambda text: HugeIndex(),
     "huge for the whole": lambda text: huge() if len(text) > 30 else 3,
     "negative": lambda text: -5,
     "hugely negative": lambda text: -huge(),

@@ -268,9 +268,9 @@ def test_a_learned_one_that_ships_says_what_it_stands_on(name: str) -> None:
 @pytest.mark.parametrize(("name", "free"), [("longmemeval", True), ("locomo", False)])
 def test_a_learned_one_that_ships_comes_of_the_rows_that_are_published(name: str, free: bool) -> None:
     pytest.importorskip("pyarrow")
-    from bench import ship
+    from bench import shipped_routers
 
-    assert ship.router(name, free=free).to_dict() == shipped(f"{name}-free" if free else name).to_dict()
+    assert shipped_routers.router(name, free=free).to_dict() == shipped(f"{name}-free" if free else name).to_dict()
 
 
 def test_the_default_writes_only_where_a_model_does() -> None:

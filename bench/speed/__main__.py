@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import ROOT
-from bench.speed.report import page
+from bench.speed.page import page
 from bench.speed.stages import queries_for
 
 QUICK = (1_000, 20_000)

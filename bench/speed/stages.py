@@ -40,14 +40,14 @@ FEW = 100  # notes of the small user
 OURS, DEFAULT = "retcon", "retcon, function words left out"
 
 
-class Span(NamedTuple):
+class Timing(NamedTuple):
     """Seconds of one call: by the wall clock, and of this thread's own work, which other processes do not lengthen."""
 
     wall: float
     cpu: float
 
 
-Times = dict[str, list[Span]]
+Times = dict[str, list[Timing]]
 
 
 # -- adding ----------------------------------------------------------------------------------------------------------
@@ -55,12 +55,12 @@ Times = dict[str, list[Span]]
 
 def store(path: str, size: int, seed: int) -> dict[str, Any]:
     """One bulk add of `size` notes of one user; making up the notes is not on the clock."""
-    source = _Clocked(corpus(seed).notes(size))
+    source = _Stopwatch(corpus(seed).notes(size))
     target = SqliteStore(path)
-    span = _timed(target.add, source)
+    span = _time(target.add, source)
     target.close()
     megabytes = Path(path).stat().st_size / 1e6
-    rate = _rate(size, Span(span.wall - source.wall, span.cpu - source.cpu))
+    rate = _rate(size, Timing(span.wall - source.wall, span.cpu - source.cpu))
     return rate | {"file_mb": megabytes, "peak_rss_mb": _peak()}
 
 
@@ -69,7 +69,7 @@ def users(path: str, size: int, seed: int) -> dict[str, Any]:
     notes = list(corpus(seed).notes(size))
     owners = [replace(note, user_id=f"u{number // 20 % (size // FEW)}") for number, note in enumerate(notes)]
     target = SqliteStore(path)
-    rate = _rate(size, _timed(target.add, owners))
+    rate = _rate(size, _time(target.add, owners))
     target.close()
     return {"users": size // FEW} | rate
 
@@ -82,10 +82,10 @@ def single(path: str, seed: int, count: int) -> dict[str, Any]:
         for number, note in enumerate(notes):
             session, label = f"late-{number // 20}", {"speaker": note.speaker, "timestamp": note.timestamp}
             if number % 2:
-                name, span = "Memory.add", _timed(memory.add, note.text, user_id="u", session=session, **label)
+                name, span = "Memory.add", _time(memory.add, note.text, user_id="u", session=session, **label)
             else:
                 fresh = replace(note, id=f"late-{number}", session=session)
-                name, span = "store.add", _timed(memory.store.add, [fresh])
+                name, span = "store.add", _time(memory.store.add, [fresh])
             if number >= WARM:
                 times[name].append(span)
     return {name: _summary(found) for name, found in times.items()}
@@ -102,12 +102,12 @@ def retrieval(path: str, folder: str, size: int, seed: int, queries: Sequence[st
         OURS: lambda query: _retrieve(target, stems(query)),
         DEFAULT: lambda query: _retrieve(target, query_terms(query)),
     }
-    builds, rivals = _built(notes, Path(folder))
+    builds, rivals = _build_rivals(notes, Path(folder))
     systems |= {rival.name: partial(_ask, rival) for rival in rivals}
     times = _in_turn(systems, queries)
     agreed = _agreement(target, notes, queries)
     late = list(indexed_texts(corpus(seed).notes(25, part=1)))
-    adds = {rival.name: [_timed(rival.add, text) for text in late][WARM:] for rival in rivals if rival.one_more}
+    adds = {rival.name: [_time(rival.add, text) for text in late][WARM:] for rival in rivals if rival.one_more}
     return {
         "build": {name: _rate(size, span) for name, span in builds.items()},
         "retrieval": {name: _summary(found) for name, found in times.items()},
@@ -118,15 +118,15 @@ def retrieval(path: str, folder: str, size: int, seed: int, queries: Sequence[st
     }
 
 
-def _built(notes: Sequence[Note], folder: Path) -> tuple[dict[str, Span], list[Rival]]:
-    spans: dict[str, Span] = {}
+def _build_rivals(notes: Sequence[Note], folder: Path) -> tuple[dict[str, Timing], list[Rival]]:
+    spans: dict[str, Timing] = {}
     rivals: list[Rival] = []
     texts = list(indexed_texts(notes))
     kinds: list[Any] = [Tantivy, TantivyAlone, Fts5, Bm25s] + ([RankBm25] if len(notes) <= RANK_BM25_MOST else [])
     for kind in kinds:
         rival = kind(folder / kind.__name__)
         read = [note.text for note in notes] if kind is TantivyAlone else texts
-        spans[rival.name] = _timed(rival.build, read)
+        spans[rival.name] = _time(rival.build, read)
         rivals.append(rival)
     return spans, rivals
 
@@ -149,7 +149,7 @@ def _in_turn(systems: dict[str, Callable[[str], Any]], queries: Sequence[str]) -
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:  # whoever comes first finds the coldest caches
             if sum(span.wall for span in times[name]) < PATIENCE:
-                span = _timed(systems[name], query)
+                span = _time(systems[name], query)
                 if number >= len(warm):
                     times[name].append(span)
     return times
@@ -243,7 +243,7 @@ def recall(path: str, queries: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _parts(memory: Memory, query: str) -> dict[str, Span]:
+def _parts(memory: Memory, query: str) -> dict[str, Timing]:
     """Seconds of each step that recall takes after its search."""
     hits = memory.search(query, user_id="u")
     costs, counted = _clock(lambda: pack.costs(Cluster(query, tuple(hits)), count=memory.count))
@@ -299,7 +299,7 @@ def imports(count: int) -> dict[str, Any]:
         for name, found in times.items():
             out = subprocess.run([sys.executable, "-c", code.format(name)], capture_output=True, text=True, check=True)
             if number:  # the first start reads the files from the disk
-                found.append(Span(*map(float, out.stdout.split())))
+                found.append(Timing(*map(float, out.stdout.split())))
     least = {name: min(span.cpu for span in found) for name, found in times.items()}
     return {name: {"best_cpu_ms": least[name] * 1e3, **_summary(found)} for name, found in times.items()} | {
         "ratio": _ratio(times["retcon"], times["numpy"]) | {"of_best_cpu": least["retcon"] / least["numpy"]}
@@ -309,7 +309,7 @@ def imports(count: int) -> dict[str, Any]:
 # -- clocks ----------------------------------------------------------------------------------------------------------
 
 
-class _Clocked:
+class _Stopwatch:
     """An iterable that keeps the time its items took to make."""
 
     def __init__(self, items: Iterable[Note]) -> None:
@@ -325,32 +325,32 @@ class _Clocked:
             yield item
 
 
-def _clock(call: Callable[..., Any], *args: Any, **options: Any) -> tuple[Any, Span]:
+def _clock(call: Callable[..., Any], *args: Any, **options: Any) -> tuple[Any, Timing]:
     wall, cpu = time.perf_counter(), time.thread_time()
     out = call(*args, **options)
-    return out, Span(time.perf_counter() - wall, time.thread_time() - cpu)
+    return out, Timing(time.perf_counter() - wall, time.thread_time() - cpu)
 
 
-def _timed(call: Callable[..., Any], *args: Any, **options: Any) -> Span:
+def _time(call: Callable[..., Any], *args: Any, **options: Any) -> Timing:
     return _clock(call, *args, **options)[1]
 
 
-def _sum(*spans: Span) -> Span:
-    return Span(sum(span.wall for span in spans), sum(span.cpu for span in spans))
+def _sum(*spans: Timing) -> Timing:
+    return Timing(sum(span.wall for span in spans), sum(span.cpu for span in spans))
 
 
-def _rate(notes: int, span: Span) -> dict[str, float]:
+def _rate(notes: int, span: Timing) -> dict[str, float]:
     return {"seconds": span.wall, "notes_per_s": notes / span.wall, "notes_per_cpu_s": notes / span.cpu}
 
 
-def _summary(spans: Sequence[Span]) -> dict[str, float]:
+def _summary(spans: Sequence[Timing]) -> dict[str, float]:
     """Milliseconds at the median and at the 95th percentile, the median of the thread's own, and of how many calls."""
     middle, high = np.percentile([span.wall for span in spans], (50, 95)) * 1e3
     own = np.median([span.cpu for span in spans]) * 1e3
     return {"p50_ms": float(middle), "p95_ms": float(high), "cpu_p50_ms": float(own), "calls": len(spans)}
 
 
-def _ratio(ours: Sequence[Span], theirs: Sequence[Span]) -> dict[str, float]:
+def _ratio(ours: Sequence[Timing], theirs: Sequence[Timing]) -> dict[str, float]:
     """Our time over theirs on the queries that both were asked: of the medians, and the median of the ratios."""
     both = min(len(ours), len(theirs))
     a, b = np.array(ours[:both]), np.array(theirs[:both])

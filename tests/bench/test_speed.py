@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bench.speed.corpus import FUNCTION, corpus, indexed_texts
-from bench.speed.report import Goal
+from bench.speed.page import Goal
 from retcon.words import index_counts, spoken_date
 
 RIVALS = ("tantivy", "bm25s", "rank_bm25")

@@ -20,7 +20,7 @@ def factor() -> float:
     return found
 
 
-def scaled(full: int, least: int = 1) -> int:
+def scale(full: int, least: int = 1) -> int:
     """That part of a full count, and `least` where it is less."""
     return max(least, round(full * factor()))
 

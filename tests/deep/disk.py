@@ -36,13 +36,13 @@ State = list[tuple[str, str]]  # id and text of every note, in order
 Act = Callable[[Memory], object]
 
 
-def opened(path: Path, sync: Sync = "full") -> Memory:
+def open_memory(path: Path, sync: Sync = "full") -> Memory:
     return Memory(path, now=lambda: datetime(2026, 5, 9, tzinfo=UTC), sync=sync)
 
 
 def state(path: Path) -> State:
     """What the store holds; damage is an error."""
-    with opened(path) as memory:
+    with open_memory(path) as memory:
         notes = [(note.id, note.text) for note in memory.get_all(superseded=True)]
         for note in memory.search("cat vet rent", top_k=100):
             assert (note.id, note.text) in notes
@@ -51,8 +51,8 @@ def state(path: Path) -> State:
     return notes
 
 
-def filled(path: Path, notes: int = 40) -> None:
-    with opened(path) as memory:
+def fill(path: Path, notes: int = 40) -> None:
+    with open_memory(path) as memory:
         for number in range(notes):
             text = f"note {number} about the cat, the vet and the rent of {number * 7} " + "words " * (number * 5)
             memory.add(text, id=f"n{number}", user_id=f"u{number % 2}", session="s")
@@ -92,7 +92,7 @@ class Faults:
 
     def run(self) -> dict[str, Any]:
         base = self.folder / "base.db"
-        filled(base)
+        fill(base)
         operations = {}
         for name, act in ACTS.items():
             operations[name] = self.sweep(name, base, act)
@@ -103,7 +103,7 @@ class Faults:
 
     def sweep(self, name: str, base: Path, act: Act | None) -> int:
         """How many operations the act needs; each of them failed, once and for good, with both errors."""
-        before, after, needed = self.rehearsed(base, act)
+        before, after, needed = self.rehearse(base, act)
         for number in some(range(needed), self.share):
             for code in ERRORS:
                 for forever in (False, True):
@@ -111,13 +111,13 @@ class Faults:
                                  (number, code, forever), (before, after))  # fmt: skip
         return needed
 
-    def rehearsed(self, base: Path, act: Act | None) -> tuple[State, State, int]:
+    def rehearse(self, base: Path, act: Act | None) -> tuple[State, State, int]:
         path = self.copy(base)
         before = state(self.copy(base, "before.db"))
-        memory = opened(path) if act else None
+        memory = open_memory(path) if act else None
         SHIM.faults_arm(-1, 0, 0)
         if memory is None:
-            memory = opened(path)
+            memory = open_memory(path)
         else:
             assert act is not None
             act(memory)
@@ -129,12 +129,12 @@ class Faults:
         self, what: str, base: Path, act: Act | None, fault: tuple[int, int, bool], states: tuple[State, State]
     ) -> None:
         path = self.copy(base)
-        memory = opened(path) if act else None
+        memory = open_memory(path) if act else None
         done = True
         SHIM.faults_arm(fault[0], fault[1], int(fault[2]))
         try:
             if memory is None:
-                memory = opened(path)
+                memory = open_memory(path)
             else:
                 assert act is not None
                 done = act(memory) is not False
@@ -203,7 +203,7 @@ class File:
     safe: bytes = b""
     waiting: list[Entry] = field(default_factory=list)
 
-    def left(self, keep: Callable[[Entry], bool]) -> bytes:
+    def after_loss(self, keep: Callable[[Entry], bool]) -> bytes:
         """The file after the loss, with those of the waiting writes that are kept."""
         found = bytearray(self.safe)
         for entry in self.waiting:
@@ -232,8 +232,8 @@ def power(folder: Path, share: float, seed: int, sync: Sync) -> dict[str, Any]:
     for stop in some(range(1, len(told) + 1), share):
         for name, keep in losses(draw).items():
             tried += 1
-            files, acknowledged = played(told[:stop])
-            trial = laid_out(folder / "trial", path, files, keep)
+            files, acknowledged = replay(told[:stop])
+            trial = lay_out(folder / "trial", path, files, keep)
             what = f"loss after entry {stop} of {len(told)}, unsynced writes: {name}"
             try:
                 found = state(trial)
@@ -248,7 +248,7 @@ def session(path: Path, log: Path, sync: Sync) -> list[State]:
     """The states that a session of writes goes through, each acknowledged by a mark in the log."""
     states: list[State] = [[]]
     SHIM.faults_record(str(log).encode())
-    memory = opened(path, sync)
+    memory = open_memory(path, sync)
     acts: list[Act] = [
         *(lambda memory, number=number: memory.add(f"cat {number} " * 30, id=f"n{number}") for number in range(40)),
         add, supersede, delete, purge,
@@ -264,7 +264,7 @@ def session(path: Path, log: Path, sync: Sync) -> list[State]:
     return states
 
 
-def played(told: list[Entry]) -> tuple[dict[str, File], int]:
+def replay(told: list[Entry]) -> tuple[dict[str, File], int]:
     """The files after these entries, and how many acts were acknowledged by then."""
     files: dict[str, File] = {}
     acknowledged = 0
@@ -275,7 +275,7 @@ def played(told: list[Entry]) -> tuple[dict[str, File], int]:
             files.pop(entry.path, None)
         elif entry.kind == "s":
             known = files[entry.path]
-            files[entry.path] = File(known.left(lambda _: True))
+            files[entry.path] = File(known.after_loss(lambda _: True))
         elif entry.kind == "c":
             files[entry.path] = File()
         else:
@@ -283,13 +283,13 @@ def played(told: list[Entry]) -> tuple[dict[str, File], int]:
     return files, acknowledged
 
 
-def laid_out(folder: Path, path: Path, files: dict[str, File], keep: Callable[[Entry], bool]) -> Path:
+def lay_out(folder: Path, path: Path, files: dict[str, File], keep: Callable[[Entry], bool]) -> Path:
     """The store in a folder of its own, as the disk has it."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     for name, file in files.items():
         if name.startswith(str(path)):
-            (folder / os.path.basename(name)).write_bytes(file.left(keep))
+            (folder / os.path.basename(name)).write_bytes(file.after_loss(keep))
     return folder / path.name
 
 

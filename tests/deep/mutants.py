@@ -20,7 +20,7 @@ from retcon.store.checking import check_file
 Truth = dict[str, tuple[object, ...]]  # everything about a note, by its id
 
 
-def made(path: Path) -> Truth:
+def make_store(path: Path) -> Truth:
     """A store with all kinds of rows, and the truth about its notes."""
     draw = random.Random(0)
     words = "cat dog red moved Berlin train coffee green paid 2026 vet rent flat".split()
@@ -50,54 +50,49 @@ def truth(memory: Memory) -> Truth:
 # -- mutations ---------------------------------------------------------------------------------------------------------
 
 
-def flipped(data: bytearray, draw: random.Random) -> None:
+def flip_bits(data: bytearray, draw: random.Random) -> None:
     for _ in range(draw.choice([1, 1, 1, 2, 4, 16, 64])):
         data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
 
 
-def truncated(data: bytearray, draw: random.Random) -> None:
+def truncate(data: bytearray, draw: random.Random) -> None:
     del data[draw.choice([draw.randrange(len(data)), draw.randrange(len(data) // 4096 + 1) * 4096]) :]
 
 
-def swapped(data: bytearray, draw: random.Random) -> None:
+def swap_pages(data: bytearray, draw: random.Random) -> None:
     one, two = (draw.randrange(len(data) // 4096) * 4096 for _ in range(2))
     data[one : one + 4096], data[two : two + 4096] = data[two : two + 4096], data[one : one + 4096]
 
 
-def blanked(data: bytearray, draw: random.Random) -> None:
+def blank(data: bytearray, draw: random.Random) -> None:
     at, size = draw.randrange(len(data)), draw.choice([1, 8, 512, 4096])
     data[at : at + size] = bytes(len(data[at : at + size]))
 
 
-def exchanged(data: bytearray, draw: random.Random) -> None:
+def exchange_letters(data: bytearray, draw: random.Random) -> None:
     """Letters and digits of the text changed, as no parser would notice."""
     places = [at for at in draw.sample(range(len(data)), min(4000, len(data))) if chr(data[at]).isalnum()]
     for at in places[: draw.choice([1, 2, 8])]:
         data[at] = ord(draw.choice("abcdefghij0123456789"))
 
 
-MUTATIONS: tuple[Callable[[bytearray, random.Random], None], ...] = (
-    flipped,
-    flipped,
-    truncated,
-    swapped,
-    blanked,
-    exchanged,
-)
+MUTATIONS: tuple[tuple[str, Callable[[bytearray, random.Random], None]], ...] = (
+    ("flipped", flip_bits), ("flipped", flip_bits), ("truncated", truncate), ("swapped", swap_pages),
+    ("blanked", blank), ("exchanged", exchange_letters),
+)  # fmt: skip
 
 
-def mutated(original: bytes, number: int) -> tuple[str, bytes]:
-    draw = random.Random(number)
-    mutate = MUTATIONS[number % len(MUTATIONS)]
+def mutate_file(original: bytes, number: int) -> tuple[str, bytes]:
+    name, mutate = MUTATIONS[number % len(MUTATIONS)]
     data = bytearray(original)
-    mutate(data, draw)
-    return mutate.__name__, bytes(data)
+    mutate(data, random.Random(number))
+    return name, bytes(data)
 
 
 # -- what becomes of it ------------------------------------------------------------------------------------------------
 
 
-def served(path: Path, expected: Truth) -> tuple[bool, list[str]]:
+def serve(path: Path, expected: Truth) -> tuple[bool, list[str]]:
     """Whether all that is served is true and nothing is missing, and every error that is not ours."""
     right, raw = True, []
 
@@ -122,7 +117,7 @@ def served(path: Path, expected: Truth) -> tuple[bool, list[str]]:
         attempt(lambda note_id=note_id: one(memory, note_id) == expected[note_id])  # type: ignore[misc]
         attempt(lambda note_id=note_id: bool(memory.history(note_id)))  # type: ignore[misc]
     for user in ("u0", "u1", None):
-        attempt(lambda user=user: true(memory, expected, user))  # type: ignore[misc]
+        attempt(lambda user=user: recalls_truth(memory, expected, user))  # type: ignore[misc]
     attempt(lambda: bool(memory.stats()) and memory.unpurged() >= 0)
     attempt(lambda: memory.store.get_record("r") in (None, ("a cat", "{}")))
     attempt(lambda: memory.close() is None)  # type: ignore[func-returns-value]
@@ -133,7 +128,7 @@ def one(memory: Memory, note_id: str) -> object:
     return tuple(sorted((name, repr(value)) for name, value in memory.get(note_id).to_dict().items()))
 
 
-def true(memory: Memory, expected: Truth, user: str | None) -> bool:
+def recalls_truth(memory: Memory, expected: Truth, user: str | None) -> bool:
     """Whether search and recall give nothing but true notes, of that user."""
     hits = memory.search("the vet in Berlin", user_id=user, top_k=30)
     found = memory.recall("the vet in Berlin", 200, user_id=user)
@@ -166,8 +161,8 @@ def writes(path: Path) -> list[str]:
     return raw
 
 
-def tried(path: Path, original: bytes, number: int, expected: Truth) -> dict[str, object]:
-    kind, data = mutated(original, number)
+def try_mutant(path: Path, original: bytes, number: int, expected: Truth) -> dict[str, object]:
+    kind, data = mutate_file(original, number)
     for end in ("-wal", "-shm"):
         Path(f"{path}{end}").unlink(missing_ok=True)
     path.write_bytes(data)
@@ -179,7 +174,7 @@ def tried(path: Path, original: bytes, number: int, expected: Truth) -> dict[str
     except Exception as error:
         sound, raw = False, [f"check: {type(error).__name__}: {error}"]
     path.write_bytes(data)
-    right, more = served(path, expected)
+    right, more = serve(path, expected)
     for end in ("-wal", "-shm"):
         Path(f"{path}{end}").unlink(missing_ok=True)
     path.write_bytes(data)
@@ -190,13 +185,13 @@ def main() -> None:
     folder, first, count = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     whole = folder / "whole.db"
     if not whole.exists():
-        made(whole)
+        make_store(whole)
     with Memory(whole) as memory:
         expected = truth(memory)
     original = whole.read_bytes()
     for number in range(first, first + count):
         print(json.dumps({"begin": number}), flush=True)
-        print(json.dumps(tried(folder / f"mutant-{first}.db", original, number, expected)), flush=True)
+        print(json.dumps(try_mutant(folder / f"mutant-{first}.db", original, number, expected)), flush=True)
 
 
 if __name__ == "__main__":

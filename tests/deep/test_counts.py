@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from counts import scaled
+from counts import scale
 
 
 @pytest.mark.parametrize(("given", "full", "least", "expected"), [
@@ -13,16 +13,16 @@ def test_a_count_is_scaled_and_never_below_the_least(
     given: str, full: int, least: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RETCON_DEEP", given)
-    assert scaled(full, least) == expected
+    assert scale(full, least) == expected
 
 
 def test_without_a_factor_counts_are_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RETCON_DEEP", raising=False)
-    assert scaled(123) == 123
+    assert scale(123) == 123
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "1.01", "nan", "much", ""])
 def test_a_factor_outside_its_range_is_told(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RETCON_DEEP", given)
     with pytest.raises(ValueError, match="RETCON_DEEP"):
-        scaled(1)
+        scale(1)

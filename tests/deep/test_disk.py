@@ -27,7 +27,7 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def driven(shim: Path, *args: str) -> Any:
+def drive(shim: Path, *args: str) -> Any:
     env = os.environ | {"LD_PRELOAD": str(shim), "PYTHONPATH": str(HERE.parents[1])}
     command = [sys.executable, str(HERE / "disk.py"), *args]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
@@ -38,7 +38,7 @@ def driven(shim: Path, *args: str) -> Any:
 def test_a_write_whose_disk_fails_at_any_point_ends_in_one_line_and_leaves_all_or_nothing(
     shim: Path, tmp_path: Path
 ) -> None:
-    found = driven(shim, "faults", str(tmp_path), str(factor()))
+    found = drive(shim, "faults", str(tmp_path), str(factor()))
     keep("faults", {**found["operations"], "tried": found["tried"], "refused": found["refused"]})
     assert found["violations"] == []
     assert set(found["operations"]) == {"add", "supersede", "delete", "purge", "migrate"}
@@ -47,7 +47,7 @@ def test_a_write_whose_disk_fails_at_any_point_ends_in_one_line_and_leaves_all_o
 
 
 def test_power_lost_at_any_point_loses_nothing_that_was_acknowledged(shim: Path, tmp_path: Path) -> None:
-    found = driven(shim, "power", str(tmp_path), str(factor()), "7", "full")
+    found = drive(shim, "power", str(tmp_path), str(factor()), "7", "full")
     keep("power", {name: found[name] for name in ("entries", "acts", "tried")})
     assert found["violations"] == []
     assert found["entries"] > 500
@@ -57,7 +57,7 @@ def test_power_lost_at_any_point_loses_nothing_that_was_acknowledged(shim: Path,
 def test_without_a_sync_at_every_write_power_lost_does_lose_writes_and_the_harness_sees_it(
     shim: Path, tmp_path: Path
 ) -> None:
-    found = driven(shim, "power", str(tmp_path), str(max(factor() / 4, 0.02)), "7", "normal")
+    found = drive(shim, "power", str(tmp_path), str(max(factor() / 4, 0.02)), "7", "normal")
     assert any("were acknowledged" in violation for violation in found["violations"])
     assert all("were acknowledged" in violation for violation in found["violations"]), (
         "a store was damaged, not only late"

@@ -11,14 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from counts import keep, scaled
+from counts import keep, scale
 
 HERE = Path(__file__).parent
 MUTANTS = 10_000
 EACH = 100  # mutants of one process
 
 
-def driven(folder: Path, first: int, count: int) -> list[dict[str, Any]]:
+def drive(folder: Path, first: int, count: int) -> list[dict[str, Any]]:
     """What became of the mutants; one that ends the process is told as a crash."""
     env = os.environ | {"PYTHONPATH": str(HERE.parents[1])}
     command = [sys.executable, "-X", "faulthandler", str(HERE / "mutants.py"), str(folder), str(first), str(count)]
@@ -31,10 +31,10 @@ def driven(folder: Path, first: int, count: int) -> list[dict[str, Any]]:
 
 
 def test_no_mutated_file_crashes_us_or_serves_a_false_note_that_a_check_does_not_tell(tmp_path: Path) -> None:
-    wanted = scaled(MUTANTS, 60)
-    driven(tmp_path, 0, 0)  # makes the whole store
+    wanted = scale(MUTANTS, 60)
+    drive(tmp_path, 0, 0)  # makes the whole store
     with ThreadPoolExecutor(2) as pool:
-        parts = pool.map(lambda first: driven(tmp_path, first, min(EACH, wanted - first)), range(0, wanted, EACH))
+        parts = pool.map(lambda first: drive(tmp_path, first, min(EACH, wanted - first)), range(0, wanted, EACH))
         rows = [row for part in parts for row in part]
     told = Counter(f"{row['kind']}, {'sound' if row['sound'] else 'told'}" for row in rows)
     keep("mutants", {"tried": len(rows)} | dict(sorted(told.items())))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from counts import keep, scaled
+from counts import keep, scale
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 600
@@ -15,7 +15,7 @@ WARM = 300  # seconds after which caches have filled: a shorter run cannot tell 
 
 
 def test_memory_and_handles_of_a_server_under_mixed_traffic_stay_flat(tmp_path: Path) -> None:
-    seconds, out = scaled(SECONDS, 15), tmp_path / "soak.json"
+    seconds, out = scale(SECONDS, 15), tmp_path / "soak.json"
     options = ["--soak", str(seconds), "--notes", "20000", "--clients", "20", "--out", str(out)]
     done = subprocess.run([sys.executable, "-m", "bench.load", *options], cwd=ROOT, capture_output=True, check=False)
     assert out.exists(), done.stderr

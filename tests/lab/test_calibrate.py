@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench import certificate
+from bench import certificate, pilot_file
 from retcon.errors import InputError, RetconError
 from retcon.lab.calibrate import (
     Threshold,
@@ -373,7 +373,7 @@ def test_one_tau_for_all_budgets_counts_a_question_once(questions: list[Any], le
 
 def test_split_certifies_each_budget_at_its_share_of_delta() -> None:
     rng = np.random.default_rng(1)
-    sets = {b: certificate.Simulated(((0.0, 1.0, 0.01),)).draw(rng, 200) for b in (32, 64, 128, 256)}
+    sets = {b: certificate.SimulatedPopulation(((0.0, 1.0, 0.01),)).draw(rng, 200) for b in (32, 64, 128, 256)}
     found = joint_thresholds(sets, alpha=0.05, delta=0.10)
     assert found == {b: certified_threshold(*rows, alpha=0.05, delta=0.025) for b, rows in sets.items()}
     assert all(threshold.tau < INF and threshold.delta == 0.025 for threshold in found.values())
@@ -417,7 +417,7 @@ def test_selection_is_mapies_where_its_p_value_is_exact(n: int, alpha: float) ->
     rng = np.random.default_rng(n)
     chose = set()
     for harm in (0.0, alpha / 2, alpha, 2 * alpha):
-        data = certificate.Simulated(((0.0, 1.0, harm),)).draw(rng, n)
+        data = certificate.SimulatedPopulation(((0.0, 1.0, harm),)).draw(rng, n)
         theirs = mapie_thresholds(data, alpha, 0.1)
         ours = certified_threshold(*data, alpha=alpha, delta=0.1)
         assert ours.tau == most_accurate(data, [INF, *theirs])
@@ -459,18 +459,20 @@ def test_whatever_mapies_p_values_pass_our_bound_passes(n: int, harms: int, alph
 def test_population_harm_exceeds_alpha_at_most_delta_of_the_time() -> None:
     draws, rng = 400, np.random.default_rng(7)
     limit = 0.10 + 3 * math.sqrt(0.09 / draws)
-    for name, population in certificate.simulated(0.05).items():
+    for name, population in certificate.simulated_populations(0.05).items():
         ((certified, _),) = certificate.measure(population, 300, [0.05], draws=draws, rng=rng)
         assert certified.exceeds <= limit, name
     # the populations can tell: the observed harm rate in place of its bound breaks the promise
-    hair = certificate.simulated(0.05)["harm a hair above alpha wherever it pays"]
+    hair = certificate.simulated_populations(0.05)["harm a hair above alpha wherever it pays"]
     naive = [paper_threshold(*hair.draw(rng, 300), cap=0.05).tau for _ in range(draws)]
     assert np.mean([hair.harm(tau) > 0.05 for tau in naive]) > 2 * limit
 
 
 def test_the_promise_is_not_wasted_where_harm_is_just_above_alpha() -> None:
     draws, n, alpha = 600, 300, 0.10
-    hair = certificate.Simulated(((0.95, 1.0, 1.001 * alpha / 0.15), (0.85, 0.95, 1.001 * alpha / 0.15)), helped=0.9)
+    hair = certificate.SimulatedPopulation(
+        ((0.95, 1.0, 1.001 * alpha / 0.15), (0.85, 0.95, 1.001 * alpha / 0.15)), helped=0.9
+    )
     ((certified, _),) = certificate.measure(hair, n, [alpha], draws=draws, rng=np.random.default_rng(3))
     most = max(k for k in range(n) if stats.binom.cdf(k, n, alpha) <= 0.1)
     exact = stats.binom.cdf(most, n, 1.001 * alpha)  # the chance that the sample lets the plateau pass
@@ -480,7 +482,7 @@ def test_the_promise_is_not_wasted_where_harm_is_just_above_alpha() -> None:
 
 @pytest.mark.parametrize("alpha", [0.02, 0.05, 0.10])
 def test_a_population_with_a_quarter_of_alpha_gets_a_threshold(alpha: float) -> None:
-    population = certificate.simulated(alpha)[certificate.POWER]
+    population = certificate.simulated_populations(alpha)[certificate.POWER]
     ((certified, _),) = certificate.measure(population, 300, [alpha], draws=200, rng=np.random.default_rng(5))
     assert 1 - certified.none >= 0.80
     assert certified.gain >= 0.80 * population.gain(0.0)  # and a threshold that is worth having
@@ -488,7 +490,7 @@ def test_a_population_with_a_quarter_of_alpha_gets_a_threshold(alpha: float) -> 
 
 def test_fixed_sequence_keeps_its_promise_where_every_value_is_too_harmful() -> None:
     rng, draws, alpha = np.random.default_rng(11), 400, 0.1
-    population = certificate.Simulated(((0.0, 1.0, 1.001 * alpha),))
+    population = certificate.SimulatedPopulation(((0.0, 1.0, 1.001 * alpha),))
     passed = 0
     for _ in range(draws):
         grid = np.linspace(0.8, 0, 17).tolist()
@@ -500,7 +502,7 @@ def test_fixed_sequence_keeps_its_promise_where_every_value_is_too_harmful() -> 
 @pytest.mark.parametrize("how", ["split", "any"])
 def test_all_budgets_at_once_keep_the_promise(how: Any) -> None:
     rng, draws, alpha = np.random.default_rng(13), 250, 0.1
-    hair = certificate.simulated(alpha)["harm a hair above alpha wherever it pays"]
+    hair = certificate.simulated_populations(alpha)["harm a hair above alpha wherever it pays"]
     broken = 0
     for _ in range(draws):
         found = joint_thresholds({b: hair.draw(rng, 150) for b in range(4)}, alpha=alpha, how=how)
@@ -553,7 +555,7 @@ def test_a_router_that_is_fixed_predicts_what_the_normal_equations_say() -> None
 def test_absent_outcomes_end_the_script_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RETCON_PILOT", str(tmp_path / "none.csv"))
     with pytest.raises(SystemExit, match="set RETCON_PILOT") as stop:
-        certificate.pilot_file()
+        pilot_file()
     assert "\n" not in str(stop.value)
 
 

@@ -20,7 +20,7 @@ from test_fit_ladder import vector
 from test_outcomes import Row, csv_text, world
 from typer.testing import CliRunner
 
-from bench import pilot
+from bench import pilot, pilot_file
 from retcon import pack
 from retcon.cli import app
 from retcon.errors import InputError, RouterError
@@ -648,7 +648,7 @@ def test_the_pages_name_every_policy_and_every_column_that_is_read() -> None:
 def test_absent_outcomes_end_the_bench_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RETCON_PILOT", str(tmp_path / "none.csv"))
     with pytest.raises(SystemExit, match=r"no outcomes at .*none\.csv: set RETCON_PILOT"):
-        pilot.pilot_file()
+        pilot_file()
 
 
 def test_the_bench_runs_and_its_tables_hold_what_was_measured() -> None:

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.querytype import BLOCKS, LOCOMO, LONGMEMEVAL, linked, longmemeval, marks, ours, rounded
+from bench.querytype import BLOCKS, LOCOMO, LONGMEMEVAL, link_questions, longmemeval, marks, ours, round_weights
 from retcon.errors import InputError
 from retcon.features import TYPES, QueryTypes, query_type
 from retcon.lab.querytype import (
@@ -334,7 +334,7 @@ def test_the_examples_in_the_docs_run() -> None:
 
 
 def test_questions_that_share_a_link_share_a_label() -> None:
-    labels = linked([["a", "s1"], ["b", "s2"], ["c", "s2", "s3"], ["d", "s3"], ["e", "s1", "s4"], ["f"]])
+    labels = link_questions([["a", "s1"], ["b", "s2"], ["c", "s2", "s3"], ["d", "s3"], ["e", "s1", "s4"], ["f"]])
     assert len(set(labels)) == 3
     assert labels[1] == labels[2] == labels[3]
     assert labels[0] == labels[4]
@@ -343,7 +343,7 @@ def test_questions_that_share_a_link_share_a_label() -> None:
 @pytest.mark.skipif(not (DATA / LONGMEMEVAL).is_file(), reason="LongMemEval's questions are not here (RETCON_DATA)")
 def test_the_shipped_weights_are_made_from_the_named_questions() -> None:
     both = longmemeval(DATA / LONGMEMEVAL) + ours()
-    model = rounded(train(both.hits, both.types, penalty=STORED["provenance"]["penalty"]))
+    model = round_weights(train(both.hits, both.types, penalty=STORED["provenance"]["penalty"]))
     stored = [[cue["weights"][name] for name in TYPES[1:]] for cue in STORED["cues"]]
     assert np.abs(np.array(model.weights) - stored).max() < 0.0011
     assert max(abs(probabilities(model, ["Where do I work now?"])[0] - query_type("Where do I work now?"))) < 1e-3

@@ -1,6 +1,6 @@
 """Budgets above 256 tokens: what each action is worth there, and what the routers that ship do where none was learned.
 
-    python -m bench.beyond --out bench/results/beyond.json
+    python -m bench.large_budgets --out bench/results/large_budgets.json
 
 Two kinds of rows. The `-large` runs have up to 200 candidates, so that there is something to leave out at 4,096 tokens.
 The `-wide` runs have what `Memory` looks at by default (20 notes, 2,048 tokens), with every action: on these the
@@ -10,15 +10,14 @@ below; here they are scored on the rest of it and on LoCoMo's fit and calibratio
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.findings import Ways, estimated, gains, keep, rounded, rows_of, ways_to_draw
-from bench.gate import DRAWS, JUDGES, ROWS, SEED, halves
+from bench import RESULTS, keep, out_parser
+from bench.evaluation import DRAWS, JUDGES, SEED, Ways, estimate, halves, round_numbers, rows_of, ways_to_draw
+from bench.findings import gains
 from retcon.lab import fit_ladder as ladder
 from retcon.lab.fit_ladder import Plan, Walked, walk
 from retcon.lab.outcomes import Panel, panel
@@ -41,7 +40,7 @@ def large(name: str, judge: str) -> dict[str, Any]:
     }
     return {
         "questions": len(made.questions), "budgets": list(made.budgets), "context_tokens": shown,
-        "gains": gains(made, ways, made.actions[1:]), "room": estimated(whole[:, -1] - whole[:, 0], ways),
+        "gains": gains(made, ways, made.actions[1:]), "room": estimate(whole[:, -1] - whole[:, 0], ways),
     }  # fmt: skip
 
 
@@ -60,17 +59,17 @@ def wide(name: str, judge: str) -> dict[str, Any]:
         "fit": made.fit.mean(axis=0).tolist(), "full_fit": (made.fit >= 1).mean(axis=0).tolist(),
         "gains": gains(made, ways_to_draw(made), made.actions[1:]),
         "retention": fresh.utility[:, :, fresh.actions.index(RETAIN)].mean(axis=0).tolist(),
-        "routers": {each: served(shipped(each), fresh, ways) for each in ROUTERS},
+        "routers": {each: score_router(shipped(each), fresh, ways) for each in ROUTERS},
     }  # fmt: skip
 
 
-def served(router: Router, made: Panel, ways: Ways) -> dict[str, Any]:
+def score_router(router: Router, made: Panel, ways: Ways) -> dict[str, Any]:
     """What a router comes to in one look, and with its ladder, against whole notes at each budget."""
-    once, climbing = walk(made, chosen(router, made)), walk(made, ladder.served(router, made))
+    once, climbing = walk(made, choose_actions(router, made)), walk(made, ladder.served(router, made))
     return {"one look": line(once, made, ways), "ladder": line(climbing, made, ways)}
 
 
-def chosen(router: Router, made: Panel) -> Plan:
+def choose_actions(router: Router, made: Panel) -> Plan:
     """The one action that the router takes for every question and budget of a panel."""
     found = np.full((*made.x.shape[:2], 1), -1, np.int64)
     for cell, decision in ladder.decisions(router, made):
@@ -83,7 +82,7 @@ def line(came: Walked, made: Panel, ways: Ways) -> dict[str, Any]:
     gap = came.utility - made.utility[:, :, made.actions.index(RETAIN)]
     return {
         "accuracy": came.utility.mean(axis=0).tolist(),
-        "gain": [estimated(gap[:, b], ways) for b in range(gap.shape[1])],
+        "gain": [estimate(gap[:, b], ways) for b in range(gap.shape[1])],
         "replaced": came.replaced.mean(axis=0).tolist(), "calls": came.calls.mean(axis=0).tolist(),
     }  # fmt: skip
 
@@ -97,16 +96,13 @@ def run() -> dict[str, Any]:
         }
         for judge in JUDGES
     }
-    found: dict[str, Any] = rounded({"seed": SEED, "draws": DRAWS, "judges": judged})
+    found: dict[str, Any] = round_numbers({"seed": SEED, "draws": DRAWS, "judges": judged})
     return found
 
 
 def main() -> None:
     """Compute, keep."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=ROWS.parent / "beyond.json")
-    options = parser.parse_args()
-    keep(run(), options.out)
+    keep(run(), out_parser(__doc__, RESULTS / "large_budgets.json").parse_args().out)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The frozen analysis of bench/prereg.md: policies made from fit and calibration questions, scored once on the gate.
 
-    python -m bench.gate --out bench/results/gate.json
+    python -m bench.first_gate --out bench/results/first_gate.json
 
 Rows: bench/results/rows, locomo-product.parquet and locomo-product-gate.parquet; for what its addendum asks beside
 them pool-product.parquet and locomo-abstention.parquet. With --rehearse the calibration questions stand in for the gate
@@ -9,7 +9,6 @@ and a part of the fit questions for calibration: a trial that leaves the gate sh
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -19,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench import ROOT
-from retcon.features import TYPES
+from bench import grid, keep, out_parser
+from bench.evaluation import ALPHA, DELTA, DRAWS, FREE, JUDGES, ROWS, SEED, SIX, halves, panel_of, parts
 from retcon.lab import fit_ladder as ladder
 from retcon.lab.calibrate import upper_bound
 from retcon.lab.crossfit import (
@@ -40,26 +39,13 @@ from retcon.lab.learn import summarise
 from retcon.lab.outcomes import Outcomes, Panel, panel, read
 from retcon.lab.stats import interval, resample
 
-ROWS = ROOT / "bench" / "results" / "rows"
-SEED, DRAWS, ALPHA, DELTA, CAP = 20261115, 10_000, 0.05, 0.10, 0.02
-JUDGES = ("llm", "strict")
+CAP = 0.02
 SHIPPED, CAPPED = "ladder", "calibrated, cap .02"
-SIX = ("budget", "fit", *TYPES)  # what the shipped routers look at
-FREE = ("retain", "extract")  # what needs no model to write
 PRICES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)
 LEARNED: dict[str, Policy] = {
     REFERENCE: trained_fixed(0), "direct": Direct(), "certified": Calibrated(certified=True), "ladder": learned_ladder,
 }  # fmt: skip
 RIVALS = ("best fixed, twice the budget", "best fixed, asked again", "vote of two")
-
-
-def parts(rows: Outcomes, gate: Outcomes | None, judge: str) -> tuple[Panel, Panel, Panel]:
-    """Fit, calibration and gate questions; without gate rows, calibration stands in for it (a rehearsal)."""
-    fit, calibration = (panel(rows.where(fold=name), judge=judge) for name in ("fit", "calibration"))
-    if gate is not None:
-        return fit, calibration, panel(gate, judge=judge)
-    half = np.arange(len(fit.questions)) % 3 == 0
-    return fit.take(np.flatnonzero(~half)), fit.take(np.flatnonzero(half)), calibration
 
 
 def analyse(
@@ -95,33 +81,14 @@ def analyse(
     }
 
 
-def panel_of(found: Panel, actions: Sequence[str]) -> Panel:
-    """The panel with these actions alone."""
-    index = [found.actions.index(name) for name in actions]
-    part = {name: getattr(found, name)[:, :, index] for name in ("runs", "retained")}
-    return replace(
-        found, actions=tuple(actions), **part,
-        abstained=None if found.abstained is None else found.abstained[:, :, index],
-        logprob=None if found.logprob is None else found.logprob[:, :, index],
-        tokens={name: values[:, :, index] for name, values in found.tokens.items()},
-    )  # fmt: skip
-
-
-def halves(pool: Panel) -> tuple[Panel, Panel]:
-    """Questions to learn from (60 %) and to calibrate on."""
-    order = np.random.default_rng(SEED).permutation(len(pool.questions))
-    cut = round(0.6 * len(order))
-    return pool.take(np.sort(order[:cut])), pool.take(np.sort(order[cut:]))
-
-
 def beside(three: tuple[Panel, ...], rules: Rules, features: Sequence[str]) -> dict[str, Any]:
     """The learned policies with these features alone, against the action selected per budget on the same questions."""
     fit, calibration, opened = (each.with_features(features) for each in three)
     scored = frozen(fit, calibration, opened, policies=LEARNED, rules=rules)
     found = summarise(scored, reference=REFERENCE, draws=DRAWS)
-    keep = [row for row in found["policies"] if row["policy"] in (*LEARNED, "vote of two", "action oracle")]
+    kept = [row for row in found["policies"] if row["policy"] in (*LEARNED, "vote of two", "action oracle")]
     return {
-        "policies": keep,
+        "policies": kept,
         "gap_closed": gap_closed(scored),
         "harm": {name: harm(scored, name) for name in ("direct", "certified", "ladder")},
     }
@@ -212,24 +179,22 @@ def table(result: dict[str, Any]) -> str:
     first, second = (result["judges"][judge] for judge in JUDGES)
     strict = {row["policy"]: row["macro"] for row in second["policies"]}
     head = ["policy", *(str(budget) for budget in first["budgets"]), "macro", "against the selected action", "harm"]
-    lines = [f"| {' | '.join([*head, 'calls', 'tokens', 'macro, strict judge'])} |", "|---" * (len(head) + 3) + "|"]
+    lines = []
     for row in first["policies"]:
         cells = ["" if value is None else f"{value:.3f}" for value in row["accuracy"]]
         gain = row["against"]
         shown = "" if gain is None else f"{gain['mean']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]"
         tail = [f"{row['macro']:.3f}", shown, f"{row['harm']:.3f}", f"{row['calls']:.2f}", f"{row['tokens']:.0f}"]
         name = f"**{row['policy']}**" if row["policy"] == SHIPPED else row["policy"]
-        cells += [*tail, f"{strict[row['policy']]:.3f}"]
-        lines.append(f"| {' | '.join([name, *cells])} |")
-    return "\n".join(lines)
+        lines.append([name, *cells, *tail, f"{strict[row['policy']]:.3f}"])
+    return grid([*head, "calls", "tokens", "macro, strict judge"], lines)
 
 
 def main() -> None:
     """Run the analysis, print it, keep it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = out_parser(__doc__)
     parser.add_argument("--rows", type=Path, default=ROWS)
     parser.add_argument("--rehearse", action="store_true", help="leave the gate shut")
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     rows = read(options.rows / "locomo-product.parquet")
     gate = None if options.rehearse else read(options.rows / "locomo-product-gate.parquet")
@@ -243,8 +208,7 @@ def main() -> None:
     for judge in JUDGES:
         found = result["judges"][judge]
         print(judge, json.dumps({name: found[name] for name in ("primary", "gap_closed", "rivals")}, indent=1))
-    if options.out:
-        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    keep(result, options.out)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench import beyond, climb
-from bench.findings import rounded, ways_to_draw
-from bench.shown import load
+from bench import ladder_depth, large_budgets
+from bench.doc_tables import load
+from bench.evaluation import round_numbers, ways_to_draw
 from retcon.lab.fit_ladder import served, walk
 from retcon.lab.outcomes import Panel, from_rows, panel
 from retcon.route import Ladder, Router
@@ -28,7 +28,7 @@ def router() -> Router:
     )  # fmt: skip
 
 
-def asked(cells: list[dict[str, Any]]) -> Panel:
+def make_panel(cells: list[dict[str, Any]]) -> Panel:
     """A panel of such outcomes at both budgets; a question is a dict: fit, then what each action said."""
     return panel(from_rows([
         {
@@ -53,16 +53,16 @@ def places(made: Panel) -> list[int]:
 
 
 def test_a_router_decides_for_a_panel_as_it_does_for_a_caller() -> None:
-    made = asked(CELLS)
-    once, climbing = beyond.chosen(router(), made), served(router(), made)
+    made = make_panel(CELLS)
+    once, climbing = large_budgets.choose_actions(router(), made), served(router(), made)
     chosen = [[made.actions[a] for a in once[q, :, 0]] for q in places(made)]
     assert chosen == [["retain"] * 2, ["merge"] * 2, ["merge"] * 2, ["retain"] * 2]
     assert {tuple(made.actions[a] for a in climbing[q, b]) for q in range(4) for b in range(2)} == {("merge", "retain")}
 
 
 def test_what_a_served_router_comes_to_stands_beside_whole_notes() -> None:
-    made = asked(CELLS)
-    found = beyond.served(router(), made, ways_to_draw(made, draws=200))
+    made = make_panel(CELLS)
+    found = large_budgets.score_router(router(), made, ways_to_draw(made, draws=200))
     one, ladder = found["one look"], found["ladder"]
     assert one["accuracy"] == [0.5, 0.5]  # right, right, none, none
     assert [each["by_question"]["mean"] for each in one["gain"]] == [0, 0]
@@ -78,7 +78,7 @@ def test_more_looks_bring_right_answers_and_false_ones() -> None:
         {"fit": 0.5, "retain": "none", "merge": "wrong"},
         {"fit": 0.5, "retain": "none", "merge": "none"},
     ]
-    first, second, safe = climb.ladder(router(), asked(CELLS), asked(nothing))
+    first, second, safe = ladder_depth.compare_depths(router(), make_panel(CELLS), make_panel(nothing))
     assert (first["right"], first["false"], first["gain"], first["calls"]) == (0.25, 0.25, None, 1)
     assert (second["right"], second["false"], second["calls"]) == (0.5, 0.5, 1.5)
     assert second["gain"]["by_question"]["mean"] == second["more_false"]["by_question"]["mean"] == 0.25
@@ -86,19 +86,21 @@ def test_more_looks_bring_right_answers_and_false_ones() -> None:
 
 
 def test_a_false_answer_is_any_answer() -> None:
-    made = asked([{"fit": 0.5, "retain": "right", "merge": "right"}, {"fit": 0.5, "retain": "none", "merge": "none"}])
+    made = make_panel(
+        [{"fit": 0.5, "retain": "right", "merge": "right"}, {"fit": 0.5, "retain": "none", "merge": "none"}]
+    )
     order = served(router(), made)
-    assert sorted(walk(climb.silent(made), order).utility.mean(axis=1).tolist()) == [0, 1]
+    assert sorted(walk(ladder_depth.expect_silence(made), order).utility.mean(axis=1).tolist()) == [0, 1]
 
 
-@pytest.mark.parametrize("name", beyond.WIDE)
+@pytest.mark.parametrize("name", large_budgets.WIDE)
 def test_committed_figures_above_the_learned_budgets_are_those_of_the_rows(name: str) -> None:
-    assert load("beyond")["judges"]["strict"]["wide"][name] == rounded(beyond.wide(name, "strict"))
+    assert load("large_budgets")["judges"]["strict"]["wide"][name] == round_numbers(large_budgets.wide(name, "strict"))
 
 
 def test_committed_figures_of_large_budgets_are_those_of_the_rows() -> None:
-    kept = load("beyond")["judges"]["llm"]["large"]
-    assert kept == {name: rounded(beyond.large(name, "llm")) for name in beyond.LARGE}
+    kept = load("large_budgets")["judges"]["llm"]["large"]
+    assert kept == {name: round_numbers(large_budgets.large(name, "llm")) for name in large_budgets.LARGE}
     assert all(study["budgets"] == [512, 1024, 2048, 4096] for study in kept.values())
     for study in kept.values():
         for tokens in study["context_tokens"].values():
@@ -106,4 +108,4 @@ def test_committed_figures_of_large_budgets_are_those_of_the_rows() -> None:
 
 
 def test_committed_climbs_are_those_of_the_rows() -> None:
-    assert load("climb") == climb.run()
+    assert load("ladder_depth") == ladder_depth.run()

@@ -1,6 +1,6 @@
 """Do more things known before generation, or other estimators, make a better choice? LoCoMo and LongMemEval's pool.
 
-    python -m bench.richer --out bench/results/richer.json
+    python -m bench.extra_features --out bench/results/extra_features.json
 
 Needs the benchmarks' own files (RETCON_DATA): the eleven features are in the rows, these are counted from the texts.
 Fit and calibration questions alone; five folds over whole conversations (LoCoMo) or questions (the pool), dealt once;
@@ -9,21 +9,19 @@ every difference is paired with the action selected on the same training questio
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bench.gate import DRAWS, ROWS, SEED
+from bench import keep, out_parser
+from bench.evaluation import DRAWS, SEED, rows_of
 from bench.runs import RUNS, questions
 from retcon.lab.crossfit import REFERENCE, Direct, Policy, Rules, crossfit, trained_fixed
-from retcon.lab.outcomes import Panel, panel, read
+from retcon.lab.outcomes import Panel, panel
 from retcon.lab.protocols import PROTOCOLS, cases
 from retcon.lab.stats import interval, resample
 from retcon.note import Cluster
@@ -41,7 +39,7 @@ POLICIES: dict[str, Policy] = {
 REPEATS = 1
 
 
-def richer(cluster: Cluster) -> list[float]:
+def describe_cluster(cluster: Cluster) -> list[float]:
     """Shape of the scores, overlap with the query, redundancy, number and date density, form of the question."""
     scores = [max(hit.score, 0.0) for hit in cluster.hits] or [0.0]
     shares = np.array(scores) / (sum(scores) or 1.0)
@@ -75,12 +73,12 @@ def _redundancy(told: Sequence[set[str]]) -> float:
     return sum(len(a & b) / len(a | b) for a, b in pairs) / len(pairs) if pairs else 1.0
 
 
-def widened(made: Panel, run: str) -> Panel:
+def add_features(made: Panel, run: str) -> Panel:
     """The panel with the further features behind its own."""
     asked = [question for _, question in questions(next(each for each in RUNS if each.name == run))]
     known = set(made.questions)
     of = {
-        case.question.id: richer(case.cluster)
+        case.question.id: describe_cluster(case.cluster)
         for case in cases((each for each in asked if each.id in known), PROTOCOLS["product"])
     }
     extra = np.array([of[name] for name in made.questions])[:, None, :]
@@ -125,16 +123,13 @@ def table(found: dict[str, Any]) -> str:
 
 def main() -> None:
     """Both benchmarks, with and without the further features."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    options = out_parser(__doc__).parse_args()
     found = {}
     for run, group in (("locomo-product", "conversation"), ("pool-product", "question")):
-        made = panel(read(ROWS / f"{run}.parquet"), judge="llm")
-        found[run] = {"eleven": compare(made, group), "more": compare(widened(made, run), group)}
+        made = panel(rows_of(run), judge="llm")
+        found[run] = {"eleven": compare(made, group), "more": compare(add_features(made, run), group)}
     print(table(found))
-    if options.out:
-        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    keep(found, options.out)
 
 
 if __name__ == "__main__":

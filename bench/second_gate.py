@@ -1,6 +1,6 @@
 """The frozen analysis of bench/prereg-second.md: ladders that cannot lose an answer of whole notes, on a second gate.
 
-    python -m bench.second --out bench/results/second.json
+    python -m bench.second_gate --out bench/results/second_gate.json
 
 Rows: locomo-second.parquet, questions of which no outcome existed before; the selected action and the
 vote come from the fit questions of locomo-product.parquet, the ladders from the files that ship. With --rehearse the
@@ -9,14 +9,24 @@ calibration questions stand in for the second gate, which stays shut.
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bench.findings import Ways, estimated, keep, rounded, rows_of, ways_to_draw
-from bench.gate import ALPHA, DELTA, DRAWS, JUDGES, ROWS, SEED, parts
+from bench import RESULTS, keep, out_parser
+from bench.evaluation import (
+    ALPHA,
+    DELTA,
+    DRAWS,
+    JUDGES,
+    SEED,
+    Ways,
+    estimate,
+    parts,
+    round_numbers,
+    rows_of,
+    ways_to_draw,
+)
 from retcon.lab.calibrate import upper_bound
 from retcon.lab.crossfit import REFERENCE, VOTE, Result, Rules, frozen, trained_fixed
 from retcon.lab.fit_ladder import Array, Plan, served, walk, whole_first
@@ -36,16 +46,18 @@ def policies(fit: Panel, calibration: Panel, opened: Panel) -> dict[str, Came]:
     rules = Rules(alpha=ALPHA, delta=DELTA, seed=SEED)
     scored = frozen(fit, calibration, opened, policies={REFERENCE: trained_fixed(0)}, rules=rules).results
     whole = opened.actions.index(RETAIN)
-    found = {"whole notes": _walked(opened, np.full((*opened.x.shape[:2], 1), whole))}
-    found |= {name: _spent(scored[name]) for name in (REFERENCE, VOTE)}
+    found = {"whole notes": _walk_plan(opened, np.full((*opened.x.shape[:2], 1), whole))}
+    found |= {name: _spend(scored[name]) for name in (REFERENCE, VOTE)}
     for name in ROUTERS:
         own = served(shipped(name), opened)
         first = whole_first(own)
-        found[f"{name}, its own order"] = _walked(opened, own)
-        found[f"{name}, whole notes first"] = _walked(opened, first)
+        found[f"{name}, its own order"] = _walk_plan(opened, own)
+        found[f"{name}, whole notes first"] = _walk_plan(opened, first)
         if any(map(shipped(name).bounds_ladder, opened.budgets)):
-            found[f"{name}, certified or whole notes first"] = _walked(opened, safe(shipped(name), opened, own, first))
-    return found | {ORACLE: _spent(scored[ORACLE])}
+            found[f"{name}, certified or whole notes first"] = _walk_plan(
+                opened, safe(shipped(name), opened, own, first)
+            )
+    return found | {ORACLE: _spend(scored[ORACLE])}
 
 
 def safe(router: Router, opened: Panel, own: Plan, first: Plan) -> Plan:
@@ -55,11 +67,11 @@ def safe(router: Router, opened: Panel, own: Plan, first: Plan) -> Plan:
     return np.where(bounded[None, :, None], padded, first)
 
 
-def _spent(each: Result) -> Came:
+def _spend(each: Result) -> Came:
     return each.utility, each.calls, each.read + each.generated
 
 
-def _walked(opened: Panel, plan: Plan) -> Came:
+def _walk_plan(opened: Panel, plan: Plan) -> Came:
     went = walk(opened, plan)
     return went.utility, went.calls, went.tokens
 
@@ -73,11 +85,11 @@ def analyse(rows: Outcomes, second: Outcomes | None, judge: str) -> dict[str, An
     return {
         "questions": len(opened.questions), "budgets": list(opened.budgets),
         "policies": [line(name, came, found[REFERENCE][0], whole, ways) for name, came in found.items()],
-        "primary": estimated(primary - base, ways),
+        "primary": estimate(primary - base, ways),
         "gap_closed": float((primary - base).mean() / (top - base).mean()),
-        "against_vote": estimated(primary - found[VOTE][0].mean(axis=1), ways),
+        "against_vote": estimate(primary - found[VOTE][0].mean(axis=1), ways),
         "against_own_order": {
-            name: estimated(
+            name: estimate(
                 (found[f"{name}, whole notes first"][0] - found[f"{name}, its own order"][0]).mean(axis=1), ways
             )
             for name in ROUTERS
@@ -92,7 +104,7 @@ def line(name: str, came: Came, base: Array, whole: Array, ways: Ways) -> dict[s
     harms = np.count_nonzero(utility < whole, axis=0).tolist()
     return {
         "policy": name, "accuracy": utility.mean(axis=0).tolist(), "macro": float(utility.mean()),
-        "against": None if utility is base else estimated((utility - base).mean(axis=1), ways),
+        "against": None if utility is base else estimate((utility - base).mean(axis=1), ways),
         "harms": harms, "harm": sum(harms) / (n * len(harms)),
         "harm_at_most": [upper_bound(k, n, 0.025) for k in harms],
         "calls": float(calls.mean()), "tokens": float(tokens.mean()),
@@ -101,14 +113,13 @@ def line(name: str, came: Came, base: Array, whole: Array, ways: Ways) -> dict[s
 
 def main() -> None:
     """Run the analysis, keep it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = out_parser(__doc__, RESULTS / "second_gate.json")
     parser.add_argument("--rehearse", action="store_true", help="leave the second gate shut")
-    parser.add_argument("--out", type=Path, default=ROWS.parent / "second.json")
     options = parser.parse_args()
     rows = rows_of("locomo-product")
     second = None if options.rehearse else rows_of(SECOND)
     judged = {judge: analyse(rows, second, judge) for judge in JUDGES}
-    keep(rounded({"seed": SEED, "draws": DRAWS, "rehearsal": options.rehearse, "judges": judged}), options.out)
+    keep(round_numbers({"seed": SEED, "draws": DRAWS, "rehearsal": options.rehearse, "judges": judged}), options.out)
 
 
 if __name__ == "__main__":

@@ -1,24 +1,37 @@
 """Learned on one benchmark, scored on the other: LongMemEval's pool and LoCoMo's fit and calibration questions.
 
-    python -m bench.across --out bench/results/across.json
+    python -m bench.transfer --out bench/results/transfer.json
 
 Every policy is frozen before it meets the other benchmark. From LongMemEval 60 % of the questions are learned from and
-40 % calibrate (`bench.gate.halves`); from LoCoMo its fit and its calibration questions. With all eleven features, and
-with the six that say nothing of how large a store is (`bench.gate.SIX`); with five actions, and with the two that need
+40 % calibrate (`evaluation.halves`); from LoCoMo its fit and its calibration questions. With all eleven features, and
+with the six that say nothing of how large a store is (`evaluation.SIX`); with five actions, and with the two that need
 no model to write. Beside each stands what the same policy comes to at home, cross-fitted by question.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bench.findings import Ways, estimated, keep, rounded, rows_of, ways_to_draw
-from bench.gate import ALPHA, DELTA, DRAWS, FREE, JUDGES, ROWS, SEED, SIX, halves, panel_of
+from bench import RESULTS, keep, out_parser
+from bench.evaluation import (
+    ALPHA,
+    DELTA,
+    DRAWS,
+    FREE,
+    JUDGES,
+    SEED,
+    SIX,
+    Ways,
+    estimate,
+    halves,
+    panel_of,
+    round_numbers,
+    rows_of,
+    ways_to_draw,
+)
 from retcon.features import FEATURES
 from retcon.lab.crossfit import (
     LADDERS,
@@ -43,7 +56,7 @@ POLICIES: dict[str, Policy] = {
     **{name: LEARNERS[name] for name in (REFERENCE, "evidence-fit rule", "direct", "certified")},
     **{name: LADDERS[name] for name in ("ladder", ONE_ORDER)},
 }
-SHOWN = (*POLICIES, VOTE, "action oracle")
+LINES = (*POLICIES, VOTE, "action oracle")
 SETS = {"eleven": FEATURES, "six": SIX}
 CHOICES: dict[str, Sequence[str] | None] = {"five": None, "no model": FREE}
 REPEATS = 5
@@ -59,7 +72,7 @@ def directions(judge: str) -> dict[str, Three]:
     return {"LongMemEval to LoCoMo": (*halves(pool), locomo), "LoCoMo to LongMemEval": (fit, calibration, pool)}
 
 
-def carried(three: Three, features: Sequence[str], actions: Sequence[str] | None) -> dict[str, Any]:
+def score_transfer(three: Three, features: Sequence[str], actions: Sequence[str] | None) -> dict[str, Any]:
     """Every policy on the other benchmark, against the action selected per budget on the first one."""
     fit, calibration, test = (
         (each if actions is None else panel_of(each, actions)).with_features(features) for each in three
@@ -69,19 +82,16 @@ def carried(three: Three, features: Sequence[str], actions: Sequence[str] | None
     ways = ways_to_draw(test)
     return {
         "learned": len(fit.questions), "calibrated": len(calibration.questions), "scored": len(test.questions),
-        "budgets": list(test.budgets), "policies": [line(scored, home, name, ways) for name in SHOWN],
+        "budgets": list(test.budgets), "policies": [line(scored, home, name, ways) for name in LINES],
     }  # fmt: skip
 
 
-def dealt_again(pool: Panel, test: Panel, features: Sequence[str]) -> dict[str, Any]:
+def deal_again(pool: Panel, test: Panel, features: Sequence[str]) -> dict[str, Any]:
     """How far the luck of dealing LongMemEval's questions to learning and calibration moves what comes of it."""
     pool, test = pool.with_features(features), test.with_features(features)
     found: dict[str, list[float]] = {name: [] for name in DEALT}
     for seed in range(DEALS):
-        order = np.random.default_rng(seed).permutation(len(pool.questions))
-        cut = round(0.6 * len(order))
-        fit, calibration = (pool.take(np.sort(part)) for part in (order[:cut], order[cut:]))
-        scored = frozen(fit, calibration, test, policies={name: POLICIES[name] for name in DEALT}, rules=RULES)
+        scored = frozen(*halves(pool, seed), test, policies={name: POLICIES[name] for name in DEALT}, rules=RULES)
         for name, values in found.items():
             values.append(scored.results[name].macro)
     return {
@@ -96,7 +106,7 @@ def line(scored: CrossFit, home: CrossFit, name: str, ways: Ways) -> dict[str, A
     gap = (each.utility - base.utility).mean(axis=1)
     return {
         "policy": name, "accuracy": each.utility.mean(axis=0).tolist(), "macro": each.macro,
-        "against": None if name == REFERENCE else estimated(gap, ways), "harm": float(each.harmed.mean()),
+        "against": None if name == REFERENCE else estimate(gap, ways), "harm": float(each.harmed.mean()),
         "calls": float(each.calls.mean()), "tokens": float((each.read + each.generated).mean()),
         "home": home.results[name].macro,
     }  # fmt: skip
@@ -107,7 +117,7 @@ def run() -> dict[str, Any]:
     judged = {
         judge: {
             way: {
-                choice: {size: carried(three, names, actions) for size, names in SETS.items()}
+                choice: {size: score_transfer(three, names, actions) for size, names in SETS.items()}
                 for choice, actions in CHOICES.items()
             }
             for way, three in directions(judge).items()
@@ -118,20 +128,17 @@ def run() -> dict[str, Any]:
         judge: [panel(rows_of(name), judge=judge) for name in ("pool-product", "locomo-product")] for judge in JUDGES
     }
     again = {
-        judge: {size: dealt_again(pool, locomo, names) for size, names in SETS.items()}
+        judge: {size: deal_again(pool, locomo, names) for size, names in SETS.items()}
         for judge, (pool, locomo) in ends.items()
     }
     about = {"seed": SEED, "draws": DRAWS, "repeats": REPEATS}
-    found: dict[str, Any] = rounded({**about, "judges": judged, "dealt_again": again})
+    found: dict[str, Any] = round_numbers({**about, "judges": judged, "dealt_again": again})
     return found
 
 
 def main() -> None:
     """Compute, keep."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=ROWS.parent / "across.json")
-    options = parser.parse_args()
-    keep(run(), options.out)
+    keep(run(), out_parser(__doc__, RESULTS / "transfer.json").parse_args().out)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The two figures of docs/results.md, from the committed results: python -m bench.figures"""
+"""The two figures of docs/results.md, from the committed results: python -m bench.doc_figures"""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.across import ONE_ORDER
+from bench import RESULTS
+from bench.doc_tables import FIRST, load, of_action, policy_name
 from bench.findings import PRESPECIFIED
-from bench.gate import SHIPPED
-from bench.shown import FIRST, RESULTS, load, named, of_action
+from bench.first_gate import SHIPPED
+from bench.transfer import ONE_ORDER
 from retcon.lab.crossfit import REFERENCE, TWICE, VOTE
 from retcon.lab.report.drawing import (
     BLUE,
@@ -83,7 +84,7 @@ def spend_figure(gate: Mapping[str, Any]) -> str:
         above.set(title="Right by the model judge, 240 questions", xlabel="reader calls a question")
         below.set(xlabel="tokens read and written a question")
         for name, (colour, marker) in MARKS.items():
-            below.plot([], [], color=colour[0], marker=marker, linestyle="none", label=named(name))
+            below.plot([], [], color=colour[0], marker=marker, linestyle="none", label=policy_name(name))
         below.plot([], [], color=GREY[0], marker=".", linestyle="none", label="other policies")
         canvas.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=2)
 
@@ -96,7 +97,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "figures")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    made = {"crossover": crossover_figure(load("findings")), "spend": spend_figure(load("gate"))}
+    made = {"crossover": crossover_figure(load("findings")), "spend": spend_figure(load("first_gate"))}
     for name, svg in made.items():
         (options.out / f"{name}.svg").write_text(svg, encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""The routers that ship, from the committed rows: python -m bench.ship
+"""The routers that ship, from the committed rows: python -m bench.shipped_routers
 
 Each looks at budget, fit and the type of the question alone, retains where everything fits, replaces where nothing
 does, has a threshold per budget with a certificate (alpha .05, delta .10 at each budget alone) and a ladder. Two learn
@@ -14,7 +14,7 @@ import hashlib
 from pathlib import Path
 
 from bench import ROOT
-from bench.gate import ALPHA, DELTA, FREE, ROWS, SEED, SIX, halves, panel_of
+from bench.evaluation import ALPHA, DELTA, FREE, ROWS, SEED, SIX, halves, panel_of
 from retcon.lab.learn import calibrate_router, constants, fit_router
 from retcon.lab.outcomes import Outcomes, Panel, panel, read
 from retcon.route import Router
@@ -46,7 +46,7 @@ def router(name: str, *, free: bool, folder: Path = ROWS) -> Router:
         "what": f"Learned from {_many(learn)} questions of {DATA[name]}, calibrated on {_many(calibrate)} others.",
         "license": LICENCES[name],
         "rows": f"bench/results/rows/{table.name}, sha256 {hashlib.sha256(table.read_bytes()).hexdigest()[:16]}",
-        "command": "python -m bench.ship",
+        "command": "python -m bench.shipped_routers",
     }
     found = fit_router(rows, learn, name=f"{name}-free" if free else name, seed=SEED, fit_rules=True, about=about)
     made = constants(rows.where(action=learn.actions))

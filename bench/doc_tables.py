@@ -1,4 +1,4 @@
-"""The results of gate, second, findings, beyond, climb, across and judges as the tables of the docs.
+"""The results of the gates, findings, large_budgets, ladder_depth, transfer and judges as the tables of the docs.
 
 `bench.tables` puts them into the pages. Every line stands under both judges; a line of the paper is marked so.
 """
@@ -6,22 +6,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from bench import ROOT
-from bench.across import SHOWN
-from bench.findings import AGNOSTIC, CONTROLLED, PRESPECIFIED, falls
-from bench.gate import ALPHA, CAPPED, JUDGES, RIVALS, SHIPPED
+from bench import RESULTS, grid
+from bench.evaluation import ALPHA, JUDGES
+from bench.findings import AGNOSTIC, CONTROLLED, PRESPECIFIED, first_fall
+from bench.first_gate import CAPPED, RIVALS, SHIPPED
 from bench.judges import ACTIONS, HOW, NAMES
-from bench.second import PRIMARY
+from bench.second_gate import PRIMARY
+from bench.transfer import LINES
 from retcon.lab.crossfit import REFERENCE, TWICE, VOTE
 from retcon.lab.report import published
 from retcon.lab.report.published import bracket, change, number
 
-RESULTS = ROOT / "bench" / "results"
 FIRST, SECOND = JUDGES
 RUNS = {
     "longmemeval-controlled": "LongMemEval, evidence given", "locomo-controlled": "LoCoMo, evidence given",
@@ -51,28 +51,22 @@ def under_both(found: Mapping[str, Any], part: str) -> tuple[Any, Any]:
     return first, second
 
 
-def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
-
-
-def titled(title: str, width: int) -> list[str]:
+def title_row(title: str, width: int) -> list[str]:
     """A line that names what follows."""
     return [f"*{title}*", *[""] * (width - 1)]
 
 
-def gained(found: Mapping[str, Any] | None) -> str:
+def format_gain(found: Mapping[str, Any] | None) -> str:
     """A difference with its interval."""
     return "" if found is None else change(found["mean"], found["low"], found["high"])
 
 
-def ranged(found: Mapping[str, Any]) -> str:
+def format_share(found: Mapping[str, Any]) -> str:
     """A share with its interval."""
     return f"{number(found['rate'])} {bracket(found['low'], found['high'], signed=False)}"
 
 
-def named(policy: str) -> str:
+def policy_name(policy: str) -> str:
     """A policy as the pages call it."""
     return policy.replace("best fixed action", SELECTED).replace("best fixed", SELECTED)
 
@@ -111,16 +105,17 @@ def crossover_table(found: Mapping[str, Any]) -> str:
     rows: list[Sequence[str]] = []
     for run in CONTROLLED:
         first, second = (found["judges"][judge]["crossovers"][run] for judge in JUDGES)
-        rows.append(titled(f"{RUNS[run]}, {first['questions']} questions", len(head)))
-        theirs = {row["budget"]: row for row in _published(run, PRESPECIFIED)}
+        rows.append(title_row(f"{RUNS[run]}, {first['questions']} questions", len(head)))
+        theirs = {row["budget"]: row for row in _published_rows(run, PRESPECIFIED)}
         for one, two, fits in zip(
             of_action(first, PRESPECIFIED), of_action(second, PRESPECIFIED), first["full_fit"], strict=True
         ):
-            paper = gained(_mean(theirs.get(one["budget"])))
+            paper = format_gain(_mean(theirs.get(one["budget"])))
             rows.append((
                 str(one["budget"]), number(fits), number(one["retention"]), number(one["accuracy"]),
-                gained(one["by_question"]), gained(one.get("by_conversation")), f"{one['helped']}/{one['harmed']}",
-                gained(two["by_question"]), gained(two.get("by_conversation")), paper,
+                format_gain(one["by_question"]), format_gain(one.get("by_conversation")),
+                f"{one['helped']}/{one['harmed']}", format_gain(two["by_question"]),
+                format_gain(two.get("by_conversation")), paper,
             ))  # fmt: skip
     return grid(head, rows)
 
@@ -129,7 +124,7 @@ def of_action(study: Mapping[str, Any], action: str) -> list[Mapping[str, Any]]:
     return [row for row in study["gains"] if row["action"] == action]
 
 
-def _published(run: str, action: str) -> list[Mapping[str, Any]]:
+def _published_rows(run: str, action: str) -> list[Mapping[str, Any]]:
     rows = PAPER_GAINS[run].rows if run in PAPER_GAINS else ()
     return [row for row in rows if row["operator"] == action.removesuffix("-agnostic")]
 
@@ -147,15 +142,15 @@ def zero_table(found: Mapping[str, Any]) -> str:
     rows: list[Sequence[str]] = []
     for run in CONTROLLED:
         first, second = (found["judges"][judge]["crossovers"][run] for judge in JUDGES)
-        rows.append(titled(RUNS[run], len(head)))
+        rows.append(title_row(RUNS[run], len(head)))
         for action in AGNOSTIC:
             one, two = first["crossover"][action], second["crossover"][action]
             fits = one["by_question"]["full_fit"]
             rows.append((
                 short(action), _at(one["by_question"], first["budgets"]),
-                _at(one.get("by_conversation"), first["budgets"]), _share(one["by_question"]["no_zero"]),
-                "" if fits["share"] is None else ranged({**fits, "rate": fits["share"]}),
-                _at(two["by_question"], second["budgets"]), _zero(_published(run, action)),
+                _at(one.get("by_conversation"), first["budgets"]), _percent(one["by_question"]["no_zero"]),
+                "" if fits["share"] is None else format_share({**fits, "rate": fits["share"]}),
+                _at(two["by_question"], second["budgets"]), _zero(_published_rows(run, action)),
             ))  # fmt: skip
     return grid(head, rows)
 
@@ -175,11 +170,11 @@ def _zero(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return ""
     places = np.log2([[row["budget"] for row in rows]])
-    place = falls(places, np.array([[row["gain"] for row in rows]]))[0]
+    place = first_fall(places, np.array([[row["gain"] for row in rows]]))[0]
     return "" if np.isnan(place) else f"{2**place:.0f}"
 
 
-def _share(value: float) -> str:
+def _percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
@@ -193,14 +188,14 @@ def pairs_table(found: Mapping[str, Any], which: str) -> str:
     rows: list[Sequence[str]] = []
     for run, parts in runs.items():
         budgets = list(parts[which][0]["budgets"])
-        rows.append(titled(f"{RUNS[run]}: {', '.join(budgets)} tokens", len(head)))
+        rows.append(title_row(f"{RUNS[run]}: {', '.join(budgets)} tokens", len(head)))
         others = found["judges"][SECOND]["operators"][run][which]
         for one, two in zip(parts[which], others, strict=True):
             rows.append((
                 f"{short(one['first'])} - {short(one['second'])}",
-                *(gained(one["budgets"][budget]["by_question"]) for budget in budgets),
-                gained(one["mean"]["by_question"]), gained(one["mean"].get("by_conversation")),
-                gained(two["mean"]["by_question"]),
+                *(format_gain(one["budgets"][budget]["by_question"]) for budget in budgets),
+                format_gain(one["mean"]["by_question"]), format_gain(one["mean"].get("by_conversation")),
+                format_gain(two["mean"]["by_question"]),
             ))  # fmt: skip
     return grid(head, rows)
 
@@ -212,13 +207,13 @@ def gains_table(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     rows: list[Sequence[str]] = []
     for run, study in first.items():
         retained = {row["budget"]: number(row["retention"]) for row in study["gains"]}
-        rows.append(titled(f"{RUNS[run]}, {study['questions']} questions", len(head)))
+        rows.append(title_row(f"{RUNS[run]}, {study['questions']} questions", len(head)))
         rows.append(["retain", *retained.values(), *[""] * len(budgets)])
         for action in dict.fromkeys(row["action"] for row in study["gains"]):
             one, two = of_action(study, action), of_action(second[run], action)
             rows.append((
-                short(action), *(f"{number(row['accuracy'])}, {gained(row['by_question'])}" for row in one),
-                *(gained(row["by_question"]) for row in two),
+                short(action), *(f"{number(row['accuracy'])}, {format_gain(row['by_question'])}" for row in one),
+                *(format_gain(row["by_question"]) for row in two),
             ))  # fmt: skip
     return grid(head, rows)
 
@@ -237,11 +232,11 @@ def realizations_table(found: Mapping[str, Any]) -> str:
     first, second = under_both(found, "realizations")
     rows = []
     for one, two in zip(first["gains"], second["gains"], strict=True):
-        theirs = {row["budget"]: row for row in _published("longmemeval-controlled", one["action"])}
+        theirs = {row["budget"]: row for row in _published_rows("longmemeval-controlled", one["action"])}
         rows.append((
-            short(one["action"]), str(one["budget"]), gained(one["by_question"]),
-            ", ".join(number(value, signed=True) for value in one["single"]), _share(one["disagree"]),
-            gained(two["by_question"]), gained(_mean(theirs.get(one["budget"]))),
+            short(one["action"]), str(one["budget"]), format_gain(one["by_question"]),
+            ", ".join(number(value, signed=True) for value in one["single"]), _percent(one["disagree"]),
+            format_gain(two["by_question"]), format_gain(_mean(theirs.get(one["budget"]))),
         ))  # fmt: skip
     return grid(head, rows)
 
@@ -251,7 +246,7 @@ def unsupported_table(found: Mapping[str, Any]) -> str:
     runs = found["unsupported"]
     actions = list(dict.fromkeys(action for parts in runs.values() for action in parts))
     rows = [
-        [RUNS[run], *(ranged({**parts[a], "rate": parts[a]["mean"]}) if a in parts else "" for a in actions)]
+        [RUNS[run], *(format_share({**parts[a], "rate": parts[a]["mean"]}) if a in parts else "" for a in actions)]
         for run, parts in runs.items()
     ]
     return grid(["run", *map(short, actions)], rows)
@@ -260,7 +255,7 @@ def unsupported_table(found: Mapping[str, Any]) -> str:
 # -- budgets above the learned ones ------------------------------------------------------------------------------------
 
 
-def used_table(found: Mapping[str, Any]) -> str:
+def context_tokens_table(found: Mapping[str, Any]) -> str:
     """How many tokens each action fills, where there are candidates for all of them."""
     studies = found["judges"][FIRST]["large"]
     head = ["run", *(f"{budget:,}" for budget in next(iter(studies.values()))["budgets"])]
@@ -270,7 +265,7 @@ def used_table(found: Mapping[str, Any]) -> str:
     ])  # fmt: skip
 
 
-def beyond_table(found: Mapping[str, Any]) -> str:
+def large_budgets_table(found: Mapping[str, Any]) -> str:
     """The routers that ship, above the budgets that they were learned at."""
     first, second = under_both(found, "wide")
     head = (
@@ -284,7 +279,7 @@ def beyond_table(found: Mapping[str, Any]) -> str:
     )
     rows: list[Sequence[str]] = []
     for run, study in first.items():
-        rows.append(titled(f"{RUNS[run]}, {study['fresh']} questions that these did not learn from", len(head)))
+        rows.append(title_row(f"{RUNS[run]}, {study['fresh']} questions that these did not learn from", len(head)))
         for b, budget in enumerate(study["budgets"]):
             rows.append(("whole notes", f"{budget:,}", number(study["retention"][b]), "", "", "1.00", ""))
             for router, looks in study["routers"].items():
@@ -292,13 +287,13 @@ def beyond_table(found: Mapping[str, Any]) -> str:
                     two = second[run]["routers"][router][look]
                     rows.append((
                         f"`{router}`, {look}", f"{budget:,}", number(one["accuracy"][b]),
-                        gained(one["gain"][b]["by_question"]), _share(one["replaced"][b]), f"{one['calls'][b]:.2f}",
-                        gained(two["gain"][b]["by_question"]),
+                        format_gain(one["gain"][b]["by_question"]), _percent(one["replaced"][b]),
+                        f"{one['calls'][b]:.2f}", format_gain(two["gain"][b]["by_question"]),
                     ))  # fmt: skip
     return grid(head, rows)
 
 
-def climb_table(found: Mapping[str, Any]) -> str:
+def ladder_depth_table(found: Mapping[str, Any]) -> str:
     """Right answers and false ones by how many looks a shipped ladder may take."""
     first, second = (found["judges"][judge] for judge in JUDGES)
     head = (
@@ -308,11 +303,12 @@ def climb_table(found: Mapping[str, Any]) -> str:
     rows: list[Sequence[str]] = []
     for run, study in first.items():
         told = f"{study['questions']} questions, {study['unanswerable']} others without an answer"
-        rows.append(titled(f"{RUNS[run]}: {told}", len(head)))
+        rows.append(title_row(f"{RUNS[run]}: {told}", len(head)))
         for router, looks in study["routers"].items():
             for one, two in zip(looks, second[run]["routers"][router], strict=True):
                 more = (
-                    gained((part or {}).get("by_question")) for part in (one["gain"], two["gain"], one["more_false"])
+                    format_gain((part or {}).get("by_question"))
+                    for part in (one["gain"], two["gain"], one["more_false"])
                 )
                 rows.append((
                     f"`{router}`", one["looks"], number(one["right"]), next(more), number(two["right"]),
@@ -336,7 +332,7 @@ def routing_table(found: Mapping[str, Any], keys: Sequence[str]) -> str:
     for key in keys:
         study = first[key]
         actions = ", ".join(map(short, study["actions"]))
-        rows.append(titled(f"{RUNS[study['run']]}: {actions}; {study['repeats']} ways to deal the folds", len(head)))
+        rows.append(title_row(f"{RUNS[study['run']]}: {actions}; {study['repeats']} ways to deal the folds", len(head)))
         others = {row["policy"]: row for row in second[key]["policies"]}
         for row in study["policies"]:
             theirs = _paper_policy(row["policy"]) if key == "longmemeval-paper" else ""
@@ -346,9 +342,9 @@ def routing_table(found: Mapping[str, Any], keys: Sequence[str]) -> str:
 
 def _policy(row: Mapping[str, Any], other: Mapping[str, Any], theirs: str) -> list[str]:
     return [
-        _bold(named(row["policy"])), *("" if value is None else number(value) for value in row["accuracy"]),
-        number(row["macro"]), gained(row["against"]), number(row["harm"]), f"{row['calls']:.2f}",
-        number(other["macro"]), gained(other["against"]), theirs,
+        _bold(policy_name(row["policy"])), *("" if value is None else number(value) for value in row["accuracy"]),
+        number(row["macro"]), format_gain(row["against"]), number(row["harm"]), f"{row['calls']:.2f}",
+        number(other["macro"]), format_gain(other["against"]), theirs,
     ]  # fmt: skip
 
 
@@ -362,7 +358,7 @@ def _bold(policy: str) -> str:
     return f"**{policy}**" if policy == SHIPPED else policy
 
 
-def across_table(found: Mapping[str, Any], choice: str) -> str:
+def transfer_table(found: Mapping[str, Any], choice: str) -> str:
     """Policies learned on one benchmark and scored on the other."""
     head = (
         "policy", "eleven features", "against the selected action", "six features", "against the selected action",
@@ -374,10 +370,10 @@ def across_table(found: Mapping[str, Any], choice: str) -> str:
         strict = _by_policy(found["judges"][SECOND][way][choice]["six"])
         counts = parts[choice]["six"]
         said = f"{way}: {counts['learned']} learned from, {counts['calibrated']} calibrate, {counts['scored']} scored"
-        rows.append(titled(said, len(head)))
-        for name in SHOWN:
+        rows.append(title_row(said, len(head)))
+        for name in LINES:
             if name not in (VOTE, "action oracle") or name in eleven:
-                rows.append(_across(name, eleven[name], six[name], strict[name]))
+                rows.append(_transfer_row(name, eleven[name], six[name], strict[name]))
     return grid(head, rows)
 
 
@@ -385,12 +381,12 @@ def _by_policy(part: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {row["policy"]: row for row in part["policies"]}
 
 
-def _across(name: str, eleven: Mapping[str, Any], six: Mapping[str, Any], strict: Mapping[str, Any]) -> list[str]:
+def _transfer_row(name: str, eleven: Mapping[str, Any], six: Mapping[str, Any], strict: Mapping[str, Any]) -> list[str]:
     def against(row: Mapping[str, Any], how: str = "by_question") -> str:
-        return "" if row["against"] is None else gained(row["against"].get(how))
+        return "" if row["against"] is None else format_gain(row["against"].get(how))
 
     return [
-        _bold(named(name)), number(eleven["macro"]), against(eleven), number(six["macro"]), against(six),
+        _bold(policy_name(name)), number(eleven["macro"]), against(eleven), number(six["macro"]), against(six),
         against(six, "by_conversation"), number(six["harm"]), f"{six['calls']:.2f}", number(strict["macro"]),
         against(strict), number(six["home"]),
     ]  # fmt: skip
@@ -400,7 +396,7 @@ def deals_table(found: Mapping[str, Any]) -> str:
     """How much the luck of the split moves each policy."""
     head = ("policy", "eleven features", "six features", "eleven, strict judge", "six, strict judge")
     parts = [found["dealt_again"][judge][size] for judge in JUDGES for size in ("eleven", "six")]
-    return grid(head, [[named(name), *(_deal(part[name]) for part in parts)] for name in parts[0]])
+    return grid(head, [[policy_name(name), *(_deal(part[name]) for part in parts)] for name in parts[0]])
 
 
 def _deal(part: Mapping[str, Any]) -> str:
@@ -423,7 +419,7 @@ def harm_table(gate: Mapping[str, Any]) -> str:
 
 
 def _harm(part: Mapping[str, Any]) -> str:
-    text = f"{part['harmed']} of {part['n']}: {ranged(part)}"
+    text = f"{part['harmed']} of {part['n']}: {format_share(part)}"
     return f"**{text}**" if part["high"] <= ALPHA else text
 
 
@@ -445,8 +441,8 @@ def rivals_table(gate: Mapping[str, Any]) -> str:
         spent = ", ".join(f"{calls:.2f}" for calls in one["calls"])
         only = "" if name != TWICE else " (32 to 128)"
         rows.append((
-            named(name) + only, gained(one["by_question"]), gained(one["by_conversation"]), spent,
-            gained(two["by_question"]), gained(two["by_conversation"]),
+            policy_name(name) + only, format_gain(one["by_question"]), format_gain(one["by_conversation"]), spent,
+            format_gain(two["by_question"]), format_gain(two["by_conversation"]),
         ))  # fmt: skip
     return grid(head, rows)
 
@@ -457,7 +453,7 @@ BESIDE = {
 }  # fmt: skip
 
 
-def beside_table(gate: Mapping[str, Any]) -> str:
+def addendum_table(gate: Mapping[str, Any]) -> str:
     """What the addendum asked for beside the primary comparison."""
     head = (
         "policy", "mean", "against the selected action", "harmed", "calls", "mean, strict judge",
@@ -469,13 +465,13 @@ def beside_table(gate: Mapping[str, Any]) -> str:
         gap = first["gap_closed"]
         closed = f"{number(gap['share'])} {bracket(gap['low'], gap['high'], signed=False)}"
         said = f"{title}; of the oracle's gap the ladder closes {closed}"
-        rows.append(titled(said, len(head)))
+        rows.append(title_row(said, len(head)))
         others = _by_policy(second)
         for row in first["policies"]:
             two = others[row["policy"]]
             rows.append((
-                _bold(named(row["policy"])), number(row["macro"]), gained(row["against"]), number(row["harm"]),
-                f"{row['calls']:.2f}", number(two["macro"]), gained(two["against"]),
+                _bold(policy_name(row["policy"])), number(row["macro"]), format_gain(row["against"]),
+                number(row["harm"]), f"{row['calls']:.2f}", number(two["macro"]), format_gain(two["against"]),
             ))  # fmt: skip
     return grid(head, rows)
 
@@ -497,7 +493,7 @@ def paper_gate_table(gate: Mapping[str, Any]) -> str:
     for name, known in PAPER_GATE.items():
         pair = ours[name]["macro"], theirs[known]
         gaps = [number(value - level, signed=True) for value, level in zip(pair, base, strict=True)]
-        rows.append((named(name), number(pair[0]), gaps[0], number(pair[1]), gaps[1]))
+        rows.append((policy_name(name), number(pair[0]), gaps[0], number(pair[1]), gaps[1]))
     return grid(head, rows)
 
 
@@ -515,7 +511,7 @@ def spend_table(gate: Mapping[str, Any]) -> str:
     return grid(head, rows)
 
 
-def silence_table(gate: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+def false_answers_table(gate: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """How often a question gets an answer that memory does not hold."""
     locomo, pool = (each["judges"][FIRST]["false_answers"] for each in (gate, found))
     head = (
@@ -526,8 +522,8 @@ def silence_table(gate: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     for name, one in locomo["policies"].items():
         two = pool["policies"][name]
         rows.append((
-            _bold(named(name)), ranged({**one, "rate": one["mean"]}), ", ".join(number(r) for r in one["rate"]),
-            f"{one['calls']:.2f}", ranged({**two, "rate": two["mean"]}), ", ".join(number(r) for r in two["rate"]),
+            _bold(policy_name(name)), format_share({**one, "rate": one["mean"]}), ", ".join(map(number, one["rate"])),
+            f"{one['calls']:.2f}", format_share({**two, "rate": two["mean"]}), ", ".join(map(number, two["rate"])),
         ))  # fmt: skip
     return grid(head, rows)
 
@@ -542,7 +538,7 @@ def second_table(found: Mapping[str, Any]) -> str:
     )  # fmt: skip
     rows = []
     for one, two in zip(first["policies"], second["policies"], strict=True):
-        name = named(one["policy"])
+        name = policy_name(one["policy"])
         rows.append((
             f"**{name}**" if one["policy"] == PRIMARY else name, *map(number, one["accuracy"]), number(one["macro"]),
             _by_question(one["against"]), ", ".join(map(str, one["harms"])), f"{one['calls']:.2f}",
@@ -553,7 +549,7 @@ def second_table(found: Mapping[str, Any]) -> str:
 
 
 def _by_question(found: Mapping[str, Any] | None) -> str:
-    return gained(None if found is None else found["by_question"])
+    return format_gain(None if found is None else found["by_question"])
 
 
 # -- judges ------------------------------------------------------------------------------------------------------------
@@ -572,14 +568,14 @@ def trust_table(found: Mapping[str, Any]) -> str:
     )
     rows: list[Sequence[str]] = []
     for which, judges in found["judges"].items():
-        rows.append(titled(f"{which}, {judges[FIRST]['all']['accuracy']['n']} answers", len(head)))
+        rows.append(title_row(f"{which}, {judges[FIRST]['all']['accuracy']['n']} answers", len(head)))
         rows += [[name, *_trust(judges[name]["all"])] for name in NAMES]
     return grid(head, rows)
 
 
 def _trust(part: Mapping[str, Any]) -> list[str]:
     cells = [
-        f"{part[name]['k']} of {part[name]['n']}: {ranged(part[name])}"
+        f"{part[name]['k']} of {part[name]['n']}: {format_share(part[name])}"
         for name in ("accuracy", "precision", "recall", "let_pass")
     ]
     return [*cells, number(part["says_right"]), number(part["is_right"])]
@@ -609,17 +605,17 @@ def corrected_table(found: Mapping[str, Any]) -> str:
     rows: list[Sequence[str]] = []
     for judge, parts in found["gains"].items():
         for which, policies in parts.items():
-            rows.append(titled(f"judge {judge}, {which}", len(head)))
+            rows.append(title_row(f"judge {judge}, {which}", len(head)))
             few = which != next(iter(parts))  # fixed actions once are enough
-            rows += [_corrected(name, part) for name, part in policies.items() if not few or name in CORRECTED]
+            rows += [_corrected_row(name, part) for name, part in policies.items() if not few or name in CORRECTED]
     return grid(head, rows)
 
 
-def _corrected(name: str, part: Mapping[str, Any]) -> list[str]:
-    cells = [_bold(named(name)), number(part["answered"]), number(part["judged"]), number(part["corrected"])]
+def _corrected_row(name: str, part: Mapping[str, Any]) -> list[str]:
+    cells = [_bold(policy_name(name)), number(part["answered"]), number(part["judged"]), number(part["corrected"])]
     if "best fixed" in name:
         return [*cells, *[""] * (1 + len(HOW))]
-    return [*cells, gained(part["against"]), *(gained(part["corrections"][how]) for how in HOW)]
+    return [*cells, format_gain(part["against"]), *(format_gain(part["corrections"][how]) for how in HOW)]
 
 
 # -- README ------------------------------------------------------------------------------------------------------------
@@ -638,12 +634,12 @@ def readme_table(gate: Mapping[str, Any], later: Mapping[str, Any], found: Mappi
     head = ("", "right, model judge", "difference", "right, strict judge", "difference", "reader calls")
     first, second = (_by_policy(gate["judges"][judge]) for judge in JUDGES)
     rows: list[Sequence[str]] = [
-        titled(f"LoCoMo, {gate['judges'][FIRST]['questions']} questions kept apart", len(head))
+        title_row(f"LoCoMo, {gate['judges'][FIRST]['questions']} questions kept apart", len(head))
     ]
     rows += [
         [
-            _bold(named(name)), number(first[name]["macro"]), gained(first[name]["against"]),
-            number(second[name]["macro"]), gained(second[name]["against"]), f"{first[name]['calls']:.2f}",
+            _bold(policy_name(name)), number(first[name]["macro"]), format_gain(first[name]["against"]),
+            number(second[name]["macro"]), format_gain(second[name]["against"]), f"{first[name]['calls']:.2f}",
         ]
         for name in README_POLICIES
     ]  # fmt: skip
@@ -654,12 +650,12 @@ def readme_table(gate: Mapping[str, Any], later: Mapping[str, Any], found: Mappi
 
 def _readme_second(later: Mapping[str, Any], width: int) -> Iterator[Sequence[str]]:
     first, second = (later["judges"][judge] for judge in JUDGES)
-    yield titled(f"LoCoMo, {first['questions']} further questions kept apart", width)
+    yield title_row(f"LoCoMo, {first['questions']} further questions kept apart", width)
     other = _by_policy(second)
     for one in first["policies"]:
         if one["policy"] in README_SECOND:
             two = other[one["policy"]]
-            told = f"{README_SECOND[one['policy']]}, {_share(one['harm'])} harmed"
+            told = f"{README_SECOND[one['policy']]}, {_percent(one['harm'])} harmed"
             yield [
                 f"**{told}**" if one["policy"] == PRIMARY else told, number(one["macro"]), _by_question(one["against"]),
                 number(two["macro"]), _by_question(two["against"]), f"{one['calls']:.2f}",
@@ -670,14 +666,14 @@ def _readme_operators(found: Mapping[str, Any], width: int) -> Iterator[Sequence
     for run in CONTROLLED[:2]:
         one, two = (found["judges"][judge]["operators"][run]["extract"] for judge in JUDGES)
         study, other = (found["judges"][judge]["crossovers"][run] for judge in JUDGES)
-        yield titled(f"{RUNS[run]}, {study['questions']} questions", width)
+        yield title_row(f"{RUNS[run]}, {study['questions']} questions", width)
         for a, b in zip(one[1:], two[1:], strict=True):
             yield [
                 f"Extract less {short(a['second'])}",
                 "",
-                gained(a["mean"]["by_question"]),
+                format_gain(a["mean"]["by_question"]),
                 "",
-                gained(b["mean"]["by_question"]),
+                format_gain(b["mean"]["by_question"]),
                 "",
             ]
         turns = [_at(each["crossover"][PRESPECIFIED]["by_question"], each["budgets"]) for each in (study, other)]
@@ -697,14 +693,14 @@ def _readme_operators(found: Mapping[str, Any], width: int) -> Iterator[Sequence
 def tables() -> dict[str, Callable[[], str]]:
     """The tables of the pages by name, each made when it is asked for."""
     return {
-        "gate-harm": lambda: harm_table(load("gate")),
-        "gate-rivals": lambda: rivals_table(load("gate")),
-        "gate-beside": lambda: beside_table(load("gate")),
-        "gate-paper": lambda: paper_gate_table(load("gate")),
-        "runs": lambda: runs_table(load("findings"), load("gate")),
-        "second": lambda: second_table(load("second")),
-        "gate-spend": lambda: spend_table(load("gate")),
-        "false-answers": lambda: silence_table(load("gate"), load("findings")),
+        "gate-harm": lambda: harm_table(load("first_gate")),
+        "gate-rivals": lambda: rivals_table(load("first_gate")),
+        "gate-beside": lambda: addendum_table(load("first_gate")),
+        "gate-paper": lambda: paper_gate_table(load("first_gate")),
+        "runs": lambda: runs_table(load("findings"), load("first_gate")),
+        "second": lambda: second_table(load("second_gate")),
+        "gate-spend": lambda: spend_table(load("first_gate")),
+        "false-answers": lambda: false_answers_table(load("first_gate"), load("findings")),
         "crossover": lambda: crossover_table(load("findings")),
         "crossover-zero": lambda: zero_table(load("findings")),
         "extract-pairs": lambda: pairs_table(load("findings"), "extract"),
@@ -712,18 +708,18 @@ def tables() -> dict[str, Callable[[], str]]:
         "history": lambda: gains_table(*under_both(load("findings"), "history")),
         "realizations": lambda: realizations_table(load("findings")),
         "unsupported": lambda: unsupported_table(load("findings")),
-        "large": lambda: gains_table(*under_both(load("beyond"), "large")),
-        "large-used": lambda: used_table(load("beyond")),
-        "wide": lambda: gains_table(*under_both(load("beyond"), "wide")),
-        "climb": lambda: climb_table(load("climb")),
-        "beyond": lambda: beyond_table(load("beyond")),
+        "large": lambda: gains_table(*under_both(load("large_budgets"), "large")),
+        "large-used": lambda: context_tokens_table(load("large_budgets")),
+        "wide": lambda: gains_table(*under_both(load("large_budgets"), "wide")),
+        "climb": lambda: ladder_depth_table(load("ladder_depth")),
+        "beyond": lambda: large_budgets_table(load("large_budgets")),
         "routing": lambda: routing_table(load("findings"), ("longmemeval-paper", "longmemeval-all")),
         "routing-history": lambda: routing_table(load("findings"), ("history-paper", "history-all")),
-        "across": lambda: across_table(load("across"), "five"),
-        "across-no-model": lambda: across_table(load("across"), "no model"),
-        "across-deals": lambda: deals_table(load("across")),
+        "across": lambda: transfer_table(load("transfer"), "five"),
+        "across-no-model": lambda: transfer_table(load("transfer"), "no model"),
+        "across-deals": lambda: deals_table(load("transfer")),
         "judges-trust": lambda: trust_table(load("judges")),
         "judges-actions": lambda: actions_table(load("judges")),
         "judges-corrected": lambda: corrected_table(load("judges")),
-        "measured": lambda: readme_table(load("gate"), load("second"), load("findings")),
+        "measured": lambda: readme_table(load("first_gate"), load("second_gate"), load("findings")),
     }

@@ -1,6 +1,6 @@
 """Which form should a learned ladder have? Several, cross-fitted on the pilot's outcomes; the log keeps the table.
 
-    python -m bench.ladders --out bench/results/ladders.json
+    python -m bench.ladder_forms --out bench/results/ladder_forms.json
 
 Four folds train, one tests, 20 ways to deal them (by question on LongMemEval, by conversation on LoCoMo); every order
 of up to four looks is walked, and a call costs .01. Rows from RETCON_PILOT or ../shared/pilot/outcomes.csv.
@@ -8,15 +8,13 @@ of up to four looks is walked, and a call costs .01. Rows from RETCON_PILOT or .
 
 from __future__ import annotations
 
-import argparse
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.pilot import FOCUSED, pilot_file
+from bench import grid, keep, out_parser, pilot_file
+from bench.pilot import FOCUSED
 from retcon.lab import fit_ladder as ladder
 from retcon.lab.fit import folds, question_groups, ridge
 from retcon.lab.fit_ladder import LEVEL, Order, constant_plan, walk, worth
@@ -89,26 +87,23 @@ def _form(
 
 def table(result: dict[str, Any]) -> str:
     """Accuracy, with reader calls in brackets, as Markdown."""
-    lines = [f"| how an order is chosen | {' | '.join(result)} |", "|---" * (1 + len(result)) + "|"]
-    for form in next(iter(result.values())):
-        cells = [f"{found[form]['accuracy']:.3f} ({found[form]['calls']:.2f})" for found in result.values()]
-        lines.append(f"| {form} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    rows = [
+        [form, *(f"{found[form]['accuracy']:.3f} ({found[form]['calls']:.2f})" for found in result.values())]
+        for form in next(iter(result.values()))
+    ]
+    return grid(["how an order is chosen", *result], rows)
 
 
 def main() -> None:
     """Measure, print, keep."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="write the result there as JSON")
-    options = parser.parse_args()
+    options = out_parser(__doc__).parse_args()
     rows = read(pilot_file())
     result = {
         name: study(panel(rows.where(setting=setting), actions=actions), group)
         for name, (setting, actions, group) in STUDIES.items()
     }
     print(table(result))
-    if options.out:
-        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    keep(result, options.out)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The tables that bench.runs wrote, as the small files that the analyses read: ids, numbers, costs, no one's words.
 
-    python -m bench.rows --runs out --out bench/results/rows
+    python -m bench.outcome_rows --runs out --out bench/results/rows
 
 LongMemEval's questions trained the classifier of query types, so in the rows of its pool the guessed types are replaced
 by the guesses of classifiers that did not see the question (`retcon.lab.querytype.out_of_fold`).
@@ -15,14 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from bench import ROOT
+from bench.evaluation import ROWS, SEED
 from bench.runs import RUNS, Run, questions
 from retcon.features import TYPES
 from retcon.lab.outcomes import Outcomes, from_rows, read, write
 from retcon.lab.querytype import cue_matrix, out_of_fold
 
-ROWS = ROOT / "bench" / "results" / "rows"
-SEED = 20261115
 POOL = "longmemeval-pool"
 
 
