@@ -30,7 +30,7 @@ from retcon.lab.crossfit import (
     Rules,
     always,
     crossfit,
-    frozen,
+    holdout,
 )
 from retcon.lab.outcomes import Panel, panel
 
@@ -64,7 +64,7 @@ def carried(three: Three, features: Sequence[str], actions: Sequence[str] | None
     fit, calibration, test = (
         (each if actions is None else panel_of(each, actions)).with_features(features) for each in three
     )
-    scored = frozen(fit, calibration, test, policies=POLICIES, rules=RULES)
+    scored = holdout(fit, calibration, test, policies=POLICIES, rules=RULES)
     home = crossfit(test, policies=POLICIES, rules=RULES, repeats=REPEATS)
     ways = ways_to_draw(test)
     return {
@@ -81,7 +81,7 @@ def dealt_again(pool: Panel, test: Panel, features: Sequence[str]) -> dict[str, 
         order = np.random.default_rng(seed).permutation(len(pool.questions))
         cut = round(0.6 * len(order))
         fit, calibration = (pool.take(np.sort(part)) for part in (order[:cut], order[cut:]))
-        scored = frozen(fit, calibration, test, policies={name: POLICIES[name] for name in DEALT}, rules=RULES)
+        scored = holdout(fit, calibration, test, policies={name: POLICIES[name] for name in DEALT}, rules=RULES)
         for name, values in found.items():
             values.append(scored.results[name].macro)
     return {

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bench.findings import Ways, estimated, gains, keep, rounded, rows_of, ways_to_draw
 from bench.gate import DRAWS, JUDGES, ROWS, SEED, halves
 from retcon.lab import fit_ladder as ladder
-from retcon.lab.fit_ladder import Plan, Walked, walk
+from retcon.lab.fit_ladder import Plan, Walk, walk
 from retcon.lab.outcomes import Panel, panel
 from retcon.note import RETAIN
 from retcon.route import Router, shipped
@@ -66,7 +66,7 @@ def wide(name: str, judge: str) -> dict[str, Any]:
 
 def served(router: Router, made: Panel, ways: Ways) -> dict[str, Any]:
     """What a router comes to in one look, and with its ladder, against whole notes at each budget."""
-    once, climbing = walk(made, chosen(router, made)), walk(made, ladder.served(router, made))
+    once, climbing = walk(made, chosen(router, made)), walk(made, ladder.serving_plan(router, made))
     return {"one look": line(once, made, ways), "ladder": line(climbing, made, ways)}
 
 
@@ -78,7 +78,7 @@ def chosen(router: Router, made: Panel) -> Plan:
     return found
 
 
-def line(came: Walked, made: Panel, ways: Ways) -> dict[str, Any]:
+def line(came: Walk, made: Panel, ways: Ways) -> dict[str, Any]:
     """Accuracy, its difference from whole notes, how often these were replaced, and the calls, a value a budget."""
     gap = came.utility - made.utility[:, :, made.actions.index(RETAIN)]
     return {

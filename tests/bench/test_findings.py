@@ -16,7 +16,7 @@ from scipy.stats import beta
 from bench import across, beyond, climb, findings, judges, shown
 from bench.findings import crossing, falls, gain_of, gains, pairs, rounded, rows_of, unsupported, ways_to_draw
 from bench.gate import FREE, ROWS, SIX, panel_of
-from retcon.lab.crossfit import frozen
+from retcon.lab.crossfit import holdout
 from retcon.lab.outcomes import Panel, from_rows, panel
 from retcon.lab.stats import resample
 
@@ -209,7 +209,7 @@ def test_committed_transfer_is_that_of_the_rows() -> None:
     three = across.directions("llm")["LoCoMo to LongMemEval"]
     kept = committed("across")["judges"]["llm"]["LoCoMo to LongMemEval"]["no model"]["six"]
     fit, calibration, test = (panel_of(each, FREE).with_features(SIX) for each in three)
-    scored = frozen(fit, calibration, test, policies={"direct": across.POLICIES["direct"]}, rules=across.RULES)
+    scored = holdout(fit, calibration, test, policies={"direct": across.POLICIES["direct"]}, rules=across.RULES)
     (direct,) = (row for row in kept["policies"] if row["policy"] == "direct")
     assert rounded(scored.results["direct"].macro) == direct["macro"]
 

@@ -116,7 +116,7 @@ def endpoint() -> Iterator[Endpoint]:
         model.close()
 
 
-def rows(found: labels.Labelled) -> list[dict[str, Any]]:
+def rows(found: labels.LabelRun) -> list[dict[str, Any]]:
     return [] if found.outcomes is None else list(found.outcomes.rows())
 
 
@@ -135,7 +135,7 @@ def no_pause(seconds: float) -> None:
     pass
 
 
-def label(todo: Sequence[labels.Cell], model: Any, cache: ReplyCache, **more: Any) -> labels.Labelled:
+def label(todo: Sequence[labels.Cell], model: Any, cache: ReplyCache, **more: Any) -> labels.LabelRun:
     return labels.label(todo, model, cache, **{"pause": no_pause, **more})
 
 
@@ -402,7 +402,7 @@ def test_the_estimate_is_never_below_what_is_paid(kept: ReplyCache, protocol: st
 
 
 def test_a_cost_is_tokens_times_prices_for_a_million() -> None:
-    expected = labels.Estimate(cells=1, calls={}, prompt_tokens=2_000_000, completion_tokens=500_000, kept=0)
+    expected = labels.Forecast(cells=1, calls={}, prompt_tokens=2_000_000, completion_tokens=500_000, kept=0)
     assert expected.cost(price_in=3.0, price_out=4.0) == 8.0
 
 
