@@ -21,7 +21,7 @@ from retcon.lab.calibrate import Threshold, certified_threshold, paper_threshold
 from retcon.lab.fit import Estimator, Predictor, folds, predictor, question_groups
 from retcon.lab.fit_ladder import CALL_PRICE, LOOKS, TOKEN_PRICE, Plan, Walk, walk
 from retcon.lab.outcomes import Panel, run_mean
-from retcon.lab.querytype import cue_matrix, out_of_fold, probabilities, train
+from retcon.lab.querytype import split_probabilities
 
 Array = NDArray[np.float64]
 FOLDS = 5
@@ -339,13 +339,11 @@ def _guess_types(panel: Panel, where: Sequence[NDArray[np.int64]], queries: Mapp
     """The panel with a classifier's probabilities, trained on the first index, out of fold there."""
     if missing := [name for name in panel.questions if name not in queries]:
         raise InputError(f"{len(missing)} questions have no text, the first: {missing[0]}")
-    cues = cue_matrix([queries[name] for name in panel.questions])
-    trains = where[0][panel.types[where[0]] >= 0]
+    trains = np.isin(np.arange(len(panel.questions)), where[0]) & (panel.types >= 0)
     groups = question_groups(panel, rules.group)
-    known = (cues[trains], panel.types[trains])
-    p = probabilities(train(*known, groups=groups[trains], seed=rules.seed), cues)
-    p[trains] = out_of_fold(*known, groups[trains], seed=rules.seed)
-    return panel.with_types(p)
+    apart = np.where(trains, groups, -1 - groups)  # one without a type may share a conversation with one that has it
+    texts = [queries[name] for name in panel.questions]
+    return panel.with_types(split_probabilities(texts, panel.types, apart, training=trains, seed=rules.seed))
 
 
 class _Score:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import string
 import threading
-from collections import Counter as Tally
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -246,16 +246,16 @@ def _f1(gold: str, reply: str) -> float:
     return _token_f1(_tokens(gold), _tokens(reply))
 
 
-def _tokens(text: str) -> Tally[str]:
+def _tokens(text: str) -> Counter[str]:
     """Stems of the text in lower case, without punctuation and articles."""
     stemmer = getattr(_local, "porter", None)
     if stemmer is None:  # a Snowball stemmer must not be shared between threads
         stemmer = _local.porter = Stemmer.Stemmer("porter")
     plain = clean(text).lower().translate(_NO_PUNCTUATION).split()
-    return Tally(stemmer.stemWords([word for word in plain if word not in _ARTICLES]))
+    return Counter(stemmer.stemWords([word for word in plain if word not in _ARTICLES]))
 
 
-def _token_f1(gold: Tally[str], reply: Tally[str]) -> float:
+def _token_f1(gold: Counter[str], reply: Counter[str]) -> float:
     same = (gold & reply).total()
     return 2 * same / (gold.total() + reply.total()) if same else 0.0  # harmonic mean of same/gold and same/reply
 
@@ -606,7 +606,7 @@ def _words_met(wanted: _Statement, told: _Statement) -> bool:
 def _in_order(gold: str, there: Sequence[str]) -> bool:
     """Whether the items of the gold text stand in its order in the reply, each where the first of its own words is."""
     items = [[word for word in _parse(part).words if word not in _PLACES] for part in _ITEMS.split(gold)]
-    counts = Tally(word for item in items for word in set(item))
+    counts = Counter(word for item in items for word in set(item))
     first = {word: i for i, word in reversed(list(enumerate(there)))}
     places = [[first[word] for word in item if counts[word] == 1 and word in first] for item in items]
     found = [min(each) for each in places if each]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections import Counter as Tally
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -287,7 +287,7 @@ def label(
     contexts = _write_all(todo, writes)
     replies = _read_all(todo, contexts, reads)
     verdicts = _grade_all(todo, replies, grades) if grades is not None else {}
-    rows, texts, failures, seen = [], [], Tally[str](), dict[tuple[str, int], dict[str, float]]()
+    rows, texts, failures, seen = [], [], Counter[str](), dict[tuple[str, int], dict[str, float]]()
     for place, (cell, context, reply) in enumerate(zip(todo, contexts, replies, strict=True)):
         if isinstance(context, ModelError) or isinstance(reply, ModelError):
             failures[_failure(context, reply)] += 1

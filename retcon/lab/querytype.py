@@ -142,10 +142,8 @@ def split_probabilities(
         raise InputError(f"{len(hits)} questions, {len(truth)} types and a mask of {len(seen)}")
     if len(both := np.intersect1d(labels[seen], labels[~seen])):
         raise InputError(f"{len(both)} groups are in the training part and outside it, {both[0]} for one")
-    out = np.empty((len(hits), len(TYPES)))
+    out = probabilities(train(hits[seen], truth[seen], groups=labels[seen], penalty=penalty, seed=seed), hits)
     out[seen] = out_of_fold(hits[seen], truth[seen], labels[seen], folds=folds, penalty=penalty, seed=seed)
-    model = train(hits[seen], truth[seen], groups=labels[seen], penalty=penalty, seed=seed)
-    out[~seen] = probabilities(model, hits[~seen])
     return out
 
 

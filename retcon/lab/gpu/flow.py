@@ -1,4 +1,4 @@
-"""Rows of tokens in, what a model says to each of them out: a batch that is filled up again as rows end.
+"""Rows of tokens -> what a model says to each of them: a batch that is filled up again as rows end.
 
 Answers differ in length by far, so a batch that waited for its longest row would be nearly empty most of the time.
 Here a row leaves when it has ended and others take its place. Rows stand flush right: the columns that no row uses any

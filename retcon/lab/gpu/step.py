@@ -1,4 +1,4 @@
-"""One step of a large batch at little cost: keys and values are read where they lie, neither repeated nor moved.
+"""One token a row -> the next, at little cost: keys and values are read where they lie, neither repeated nor moved.
 
 Where several query heads share a key head, transformers repeats keys and values for each of them as soon as rows are
 padded, and its cache is copied as a whole at every token. With a thousand rows of a thousand tokens both cost more
