@@ -42,6 +42,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from retcon.errors import InputError
 
+ByBudget = Mapping[int, tuple[ArrayLike, ArrayLike, ArrayLike]]  # (advantage, chosen, retained) of each budget
+RULES = ("paper", "certified")
+JOINTS = ("split", "any", "each")
+
 _Floats = NDArray[np.float64]
 _SAME = 1e-12  # accuracies closer than this differ by rounding only
 
@@ -118,8 +122,29 @@ def certified_among_replacements(
     return rows.at(tau, bound=_bound_of(tau, found.harms, found.accepted, delta), alpha=alpha, delta=delta)
 
 
+def thresholds(
+    by_budget: ByBudget,
+    *,
+    rule: str = "paper",
+    cap: float = 0.0,
+    alpha: float = 0.05,
+    delta: float = 0.10,
+    joint: str = "split",
+) -> dict[int, Threshold]:
+    """A threshold per budget by the paper's rule or the certified one; "each": every budget is certified at delta."""
+    if rule not in RULES:
+        raise InputError(f"the rule is {' or '.join(RULES)}, not {rule!r}")
+    if joint not in JOINTS:
+        raise InputError(f"budgets are joined by {', '.join(JOINTS)}, not {joint!r}")
+    if rule == "paper":
+        return {budget: paper_threshold(*rows, cap=cap) for budget, rows in by_budget.items()}
+    if joint == "each":
+        return {b: certified_threshold(*rows, alpha=alpha, delta=delta) for b, rows in by_budget.items()}
+    return joint_thresholds(by_budget, alpha=alpha, delta=delta, how="any" if joint == "any" else "split")
+
+
 def joint_thresholds(
-    by_budget: Mapping[int, tuple[ArrayLike, ArrayLike, ArrayLike]],
+    by_budget: ByBudget,
     *,
     alpha: float = 0.05,
     delta: float = 0.10,
@@ -127,7 +152,7 @@ def joint_thresholds(
 ) -> dict[int, Threshold]:
     """A certified threshold per budget, all of them right at once with probability 1 - delta.
 
-    Each budget brings (advantage, chosen, retained). "split": every budget is certified alone at delta / number of
+    "split": every budget is certified alone at delta / number of
     budgets; its harm rate is at most alpha. "any": one tau for all budgets, and a question counts as harmed if it is
     harmed at any of them; that rate is at most alpha, and so is each budget's. It needs the same questions in the same
     order at every budget. Its `bound` is that of the joint rate, its `harms` those of the budget.

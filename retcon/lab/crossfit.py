@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon.errors import InputError
-from retcon.lab import fit_ladder
-from retcon.lab.calibrate import Threshold, certified_threshold, paper_threshold
+from retcon.lab import calibrate, fit_ladder
+from retcon.lab.calibrate import Threshold
 from retcon.lab.fit import Estimator, Predictor, folds, predictor, question_groups
 from retcon.lab.fit_ladder import CALL_PRICE, LOOKS, TOKEN_PRICE, Plan, Walk, walk
 from retcon.lab.outcomes import Panel, run_mean
@@ -141,17 +141,16 @@ class Calibrated:
 
 def thresholds(model: Predictor, panel: Panel, rules: Rules, *, certified: bool) -> dict[int, Threshold]:
     """The threshold of each budget on these calibration questions, for a frozen predictor."""
-    best, advantage = advantages(model, panel)
+    return calibrate.thresholds(
+        columns_by_budget(panel, *advantages(model, panel)),
+        rule="certified" if certified else "paper", cap=rules.cap, alpha=rules.alpha, delta=rules.delta, joint="each",
+    )  # fmt: skip
+
+
+def columns_by_budget(panel: Panel, best: NDArray[np.int64], advantage: Array) -> dict[int, tuple[Array, Array, Array]]:
+    """Budget -> (advantage, utility of the best replacing action, utility of retention), a row a question."""
     chosen = np.take_along_axis(panel.utility, best[:, :, None], axis=2)[:, :, 0]
-    out = {}
-    for b, budget in enumerate(panel.budgets):
-        columns = (advantage[:, b], chosen[:, b], panel.utility[:, b, 0])
-        out[budget] = (
-            certified_threshold(*columns, alpha=rules.alpha, delta=rules.delta)
-            if certified
-            else paper_threshold(*columns, cap=rules.cap)
-        )
-    return out
+    return {budget: (advantage[:, b], chosen[:, b], panel.utility[:, b, 0]) for b, budget in enumerate(panel.budgets)}
 
 
 def predict(model: Predictor, panel: Panel) -> Array:

@@ -27,15 +27,13 @@ from numpy.typing import NDArray
 from retcon.errors import InputError
 from retcon.features import FEATURES, TYPES
 from retcon.lab import fit, fit_ladder
-from retcon.lab.calibrate import Threshold, certified_threshold, joint_thresholds, paper_threshold, upper_bound
-from retcon.lab.crossfit import CrossFit, Result
+from retcon.lab.calibrate import Threshold, thresholds, upper_bound
+from retcon.lab.crossfit import CrossFit, Result, columns_by_budget
 from retcon.lab.fit_ladder import CALL_PRICE, TOKEN_PRICE
 from retcon.lab.outcomes import Outcomes, Panel, run_mean
 from retcon.lab.stats import Resamples, interval, resample
 from retcon.route import CONFIGURATION, Router
 
-RULES = ("paper", "certified")
-JOINTS = ("split", "any", "each")
 DECIMALS = 9  # of a learned number that are kept: a fit's last bits, four or more decimals below, are the processor's
 DATA = ("dataset", "setting", "reader", "grader", "protocol", "license", "answer_prompts", "grader_prompts")
 
@@ -117,7 +115,7 @@ def calibrate_router(
     if router.fit_rules and rule == "certified" and joint == "any":
         raise InputError("where fit rules, budgets are joined by split or each, not by any")
     rows = calibration_rows(router, panel)
-    found = _thresholds(rows, rule, cap, alpha, delta, joint)
+    found = thresholds(rows, rule=rule, cap=cap, alpha=alpha, delta=delta, joint=joint)
     if router.fit_rules:
         found = {b: _let_fit_rule(each, rows[b], panel.fit[:, i]) for i, (b, each) in enumerate(found.items())}
     did = {str(budget): threshold_json(each) for budget, each in found.items()}
@@ -149,9 +147,7 @@ def calibration_rows(router: Router, panel: Panel) -> dict[int, tuple[Any, Any, 
         raise InputError(f"router {router.name!r} knows retain alone: there is nothing to calibrate")
     if missing := [name for name in router.features if name not in panel.features]:
         raise InputError(f"the outcomes lack what the router looks at: {', '.join(missing)}")
-    best, advantage = _advantages(router, panel)
-    chosen = np.take_along_axis(panel.utility, best[:, :, None], axis=2)[:, :, 0]
-    return {budget: (advantage[:, b], chosen[:, b], panel.utility[:, b, 0]) for b, budget in enumerate(panel.budgets)}
+    return columns_by_budget(panel, *_advantages(router, panel))
 
 
 def _advantages(router: Router, panel: Panel) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -165,20 +161,6 @@ def _advantages(router: Router, panel: Panel) -> tuple[NDArray[np.int64], NDArra
         action = max(router.actions[1:], key=mu.__getitem__)
         best[cell], advantage[cell] = panel.actions.index(action), mu[action] - mu[router.actions[0]]
     return best, advantage
-
-
-def _thresholds(
-    rows: Mapping[int, tuple[Any, Any, Any]], rule: str, cap: float, alpha: float, delta: float, joint: str
-) -> dict[int, Threshold]:
-    if rule not in RULES:
-        raise InputError(f"the rule is {' or '.join(RULES)}, not {rule!r}")
-    if joint not in JOINTS:
-        raise InputError(f"budgets are joined by {', '.join(JOINTS)}, not {joint!r}")
-    if rule == "paper":
-        return {budget: paper_threshold(*each, cap=cap) for budget, each in rows.items()}
-    if joint == "each":
-        return {budget: certified_threshold(*each, alpha=alpha, delta=delta) for budget, each in rows.items()}
-    return joint_thresholds(rows, alpha=alpha, delta=delta, how="any" if joint == "any" else "split")
 
 
 def _let_fit_rule(threshold: Threshold, rows: tuple[Any, Any, Any], fit: NDArray[np.float64]) -> Threshold:

@@ -278,14 +278,11 @@ class _PanelBuilder:
     def __init__(self, table: Outcomes, actions: tuple[str, ...], judge: str) -> None:
         self.table, self.actions, self.judge = table, actions, judge
         column = table.columns
-        self.names = sorted(set(column["question_id"].tolist()))
-        self.budgets = tuple(sorted(set(column["budget"].tolist())))
-        place = {name: i for i, name in enumerate(self.names)}
-        self.q = np.array([place[name] for name in column["question_id"].tolist()])
-        self.b = np.searchsorted(self.budgets, column["budget"])
-        act = {name: i for i, name in enumerate(actions)}
-        self.a = np.array([act[name] for name in column["action"].tolist()])
+        names, self.q = np.unique(column["question_id"], return_inverse=True)
+        budgets, self.b = np.unique(column["budget"], return_inverse=True)
+        self.a = np.array([actions.index(name) for name in column["action"].tolist()])
         self.r = np.unique(column["realization"], return_inverse=True)[1]
+        self.names, self.budgets = names.tolist(), tuple(budgets.tolist())
         self.shape = (len(self.names), len(self.budgets), len(actions), int(self.r.max()) + 1)
 
     def build(self) -> Panel:
