@@ -20,7 +20,7 @@ import numpy as np
 from bench import keep, out_parser
 from bench.evaluation import DRAWS, SEED, rows_of
 from bench.runs import RUNS, questions
-from retcon.lab.crossfit import REFERENCE, Direct, Policy, Rules, crossfit, trained_fixed
+from retcon.lab.crossfit import REFERENCE, Direct, Policy, Rules, best_fixed, crossfit
 from retcon.lab.outcomes import Panel, panel
 from retcon.lab.protocols import PROTOCOLS, cases
 from retcon.lab.stats import interval, resample
@@ -33,7 +33,7 @@ RICH = (
     "query_words", *(f"form_{form.replace(' ', '_')}" for form in FORMS),
 )  # fmt: skip
 POLICIES: dict[str, Policy] = {
-    REFERENCE: trained_fixed(0),
+    REFERENCE: best_fixed(0),
     **{name: Direct(name) for name in ("ridge", "ridge-standardised", "gain", "knn", "trees")},
 }
 REPEATS = 1

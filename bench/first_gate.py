@@ -30,10 +30,10 @@ from retcon.lab.crossfit import (
     Direct,
     Policy,
     Rules,
+    best_fixed,
     default_policies,
-    frozen,
+    holdout,
     learned_ladder,
-    trained_fixed,
 )
 from retcon.lab.learn import summarise
 from retcon.lab.outcomes import Outcomes, Panel, panel, read
@@ -43,7 +43,7 @@ CAP = 0.02
 SHIPPED, CAPPED = "ladder", "calibrated, cap .02"
 PRICES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)
 LEARNED: dict[str, Policy] = {
-    REFERENCE: trained_fixed(0), "direct": Direct(), "certified": Calibrated(certified=True), "ladder": learned_ladder,
+    REFERENCE: best_fixed(0), "direct": Direct(), "certified": Calibrated(certified=True), "ladder": learned_ladder,
 }  # fmt: skip
 RIVALS = ("best fixed, twice the budget", "best fixed, asked again", "vote of two")
 
@@ -55,8 +55,8 @@ def analyse(
     fit, calibration, opened = parts(rows, gate, judge)
     rules = Rules(alpha=ALPHA, delta=DELTA, seed=SEED)
     three = (fit, calibration, opened)
-    scored = frozen(fit, calibration, opened, policies=default_policies(fit), rules=rules)
-    capped = frozen(fit, calibration, opened, policies={CAPPED: Calibrated()}, rules=replace(rules, cap=CAP))
+    scored = holdout(fit, calibration, opened, policies=default_policies(fit), rules=rules)
+    capped = holdout(fit, calibration, opened, policies={CAPPED: Calibrated()}, rules=replace(rules, cap=CAP))
     scored = replace(scored, results={**scored.results, CAPPED: capped.results[CAPPED]})
     found = summarise(scored, reference=REFERENCE, draws=DRAWS)
     return {
@@ -84,7 +84,7 @@ def analyse(
 def beside(three: tuple[Panel, ...], rules: Rules, features: Sequence[str]) -> dict[str, Any]:
     """The learned policies with these features alone, against the action selected per budget on the same questions."""
     fit, calibration, opened = (each.with_features(features) for each in three)
-    scored = frozen(fit, calibration, opened, policies=LEARNED, rules=rules)
+    scored = holdout(fit, calibration, opened, policies=LEARNED, rules=rules)
     found = summarise(scored, reference=REFERENCE, draws=DRAWS)
     kept = [row for row in found["policies"] if row["policy"] in (*LEARNED, "vote of two", "action oracle")]
     return {
@@ -104,7 +104,7 @@ def false_answers(fit: Panel, calibration: Panel, asked: Panel, rules: Rules) ->
         retained=np.broadcast_to(kept[:, :, :1], kept.shape).copy(),
         retentions=kept[:, :, 0].mean(axis=2),
     )
-    scored = frozen(fit, calibration, silent, policies=default_policies(fit), rules=rules)
+    scored = holdout(fit, calibration, silent, policies=default_policies(fit), rules=rules)
     draws = resample(len(asked.questions), seed=SEED, draws=DRAWS)
     out = {}
     for name, found in scored.results.items():
@@ -120,7 +120,7 @@ def spend(fit: Panel, opened: Panel) -> list[dict[str, float]]:
     """The ladder at several prices of a call: what it spends, and what it comes to."""
     points = []
     for price in PRICES:
-        went = ladder.walk(opened, ladder.plan(ladder.learn(fit, call_price=price), opened))
+        went = ladder.walk(opened, ladder.plan(ladder.fit_ladder(fit, call_price=price), opened))
         values = {name: float(getattr(went, name).mean()) for name in ("utility", "calls", "read", "generated")}
         points.append({"price": price, **values})
     return points

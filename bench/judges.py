@@ -157,7 +157,7 @@ def follow_policy(made: Panel, policy: Policy) -> PolicyEnd:
         for fold in range(FOLDS):
             tests, calibrates = dealt == fold, dealt == (fold + 1) % FOLDS
             parts = [made.take(np.flatnonzero(mask)) for mask in (~tests & ~calibrates, calibrates, tests)]
-            went = walk(parts[2], policy(parts[0], parts[1], rules)(parts[2].hidden()))
+            went = walk(parts[2], policy(parts[0], parts[1], rules)(parts[2].without_outcomes()))
             right[repeat, tests], action[repeat, tests] = went.utility > RIGHT, went.last
             answered[repeat, tests] = ~np.take_along_axis(quiet[tests], went.last[:, :, None], axis=2)[:, :, 0]
     return PolicyEnd(right, answered, action, np.broadcast_to(quiet.sum(axis=2), shape))

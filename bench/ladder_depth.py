@@ -15,7 +15,7 @@ from typing import Any
 from bench import RESULTS, keep, out_parser
 from bench.evaluation import DRAWS, JUDGES, SEED, estimate, halves, round_numbers, rows_of, ways_to_draw
 from bench.large_budgets import ROUTERS
-from retcon.lab.fit_ladder import LOOKS, Array, Walked, served, walk, whole_first
+from retcon.lab.fit_ladder import LOOKS, Array, Walk, serving_plan, walk, whole_first
 from retcon.lab.outcomes import Panel, panel
 from retcon.route import Router, shipped
 
@@ -23,9 +23,9 @@ SAFE = "whole notes first"
 RUNS = {"locomo-product": "locomo-abstention", "pool-product": "pool-abstention"}  # answerable -> not answerable
 
 
-def climb(router: Router, made: Panel) -> dict[str, Walked]:
+def climb(router: Router, made: Panel) -> dict[str, Walk]:
     """What the ladder comes to with one look, two, and so on, and with all of them after one at whole notes."""
-    order = served(router, made)
+    order = serving_plan(router, made)
     cut = {str(most): order[:, :, :most] for most in range(1, 1 + min(LOOKS, len(router.actions)))}
     return {name: walk(made, plan) for name, plan in {**cut, SAFE: whole_first(order)}.items()}
 

@@ -19,7 +19,7 @@ from bench import RESULTS, keep, out_parser
 from bench.evaluation import DRAWS, JUDGES, SEED, Ways, estimate, halves, round_numbers, rows_of, ways_to_draw
 from bench.findings import gains
 from retcon.lab import fit_ladder as ladder
-from retcon.lab.fit_ladder import Plan, Walked, walk
+from retcon.lab.fit_ladder import Plan, Walk, walk
 from retcon.lab.outcomes import Panel, panel
 from retcon.note import RETAIN
 from retcon.route import Router, shipped
@@ -65,7 +65,7 @@ def wide(name: str, judge: str) -> dict[str, Any]:
 
 def score_router(router: Router, made: Panel, ways: Ways) -> dict[str, Any]:
     """What a router comes to in one look, and with its ladder, against whole notes at each budget."""
-    once, climbing = walk(made, choose_actions(router, made)), walk(made, ladder.served(router, made))
+    once, climbing = walk(made, choose_actions(router, made)), walk(made, ladder.serving_plan(router, made))
     return {"one look": line(once, made, ways), "ladder": line(climbing, made, ways)}
 
 
@@ -77,7 +77,7 @@ def choose_actions(router: Router, made: Panel) -> Plan:
     return found
 
 
-def line(came: Walked, made: Panel, ways: Ways) -> dict[str, Any]:
+def line(came: Walk, made: Panel, ways: Ways) -> dict[str, Any]:
     """Accuracy, its difference from whole notes, how often these were replaced, and the calls, a value a budget."""
     gap = came.utility - made.utility[:, :, made.actions.index(RETAIN)]
     return {

@@ -184,7 +184,7 @@ def _direct(
 def decide_time(outcomes: Outcomes) -> dict[str, float]:
     """Microseconds of a decision with and without a ladder, and how many dict lookups in a loop take as long."""
     made = panel(outcomes.where(dataset="longmemeval", setting="controlled"), actions=FOCUSED)
-    plain, learned = fit.fit(made, name="timed"), ladder.learn(made)
+    plain, learned = fit.fit(made, name="timed"), ladder.fit_ladder(made)
     seen = dict(zip(made.features, made.x[7, 1].tolist(), strict=True))
     x = [seen.get(name, 0.0) for name in FEATURES]
     table = {str(number): number for number in range(1000)}

@@ -28,8 +28,8 @@ from bench.evaluation import (
     ways_to_draw,
 )
 from retcon.lab.calibrate import upper_bound
-from retcon.lab.crossfit import REFERENCE, VOTE, Result, Rules, frozen, trained_fixed
-from retcon.lab.fit_ladder import Array, Plan, served, walk, whole_first
+from retcon.lab.crossfit import REFERENCE, VOTE, Result, Rules, best_fixed, holdout
+from retcon.lab.fit_ladder import Array, Plan, serving_plan, walk, whole_first
 from retcon.lab.outcomes import Outcomes, Panel
 from retcon.note import RETAIN
 from retcon.route import Router, shipped
@@ -44,12 +44,12 @@ Came = tuple[Array, Array, Array]  # utility, reader calls, tokens read and writ
 def policies(fit: Panel, calibration: Panel, opened: Panel) -> dict[str, Came]:
     """What every policy comes to, question by question and budget by budget."""
     rules = Rules(alpha=ALPHA, delta=DELTA, seed=SEED)
-    scored = frozen(fit, calibration, opened, policies={REFERENCE: trained_fixed(0)}, rules=rules).results
+    scored = holdout(fit, calibration, opened, policies={REFERENCE: best_fixed(0)}, rules=rules).results
     whole = opened.actions.index(RETAIN)
     found = {"whole notes": _walk_plan(opened, np.full((*opened.x.shape[:2], 1), whole))}
     found |= {name: _spend(scored[name]) for name in (REFERENCE, VOTE)}
     for name in ROUTERS:
-        own = served(shipped(name), opened)
+        own = serving_plan(shipped(name), opened)
         first = whole_first(own)
         found[f"{name}, its own order"] = _walk_plan(opened, own)
         found[f"{name}, whole notes first"] = _walk_plan(opened, first)

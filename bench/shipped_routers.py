@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench import ROOT
 from bench.evaluation import ALPHA, DELTA, FREE, ROWS, SEED, SIX, halves, panel_of
-from retcon.lab.learn import calibrate_router, constants, fit_router
+from retcon.lab.learn import calibrate_router, fit_router, read_provenance
 from retcon.lab.outcomes import Outcomes, Panel, panel, read
 from retcon.route import Router
 
@@ -49,8 +49,10 @@ def router(name: str, *, free: bool, folder: Path = ROWS) -> Router:
         "command": "python -m bench.shipped_routers",
     }
     found = fit_router(rows, learn, name=f"{name}-free" if free else name, seed=SEED, fit_rules=True, about=about)
-    made = constants(rows.where(action=learn.actions))
-    return calibrate_router(found, calibrate, rule="certified", alpha=ALPHA, delta=DELTA, joint="each", made=made)[0]
+    made = read_provenance(rows.where(action=learn.actions))
+    return calibrate_router(
+        found, calibrate, rule="certified", alpha=ALPHA, delta=DELTA, joint="each", provenance=made
+    )[0]
 
 
 def _many(found: Panel) -> int:

@@ -43,7 +43,7 @@ from retcon.lab.crossfit import (
     Rules,
     always,
     crossfit,
-    frozen,
+    holdout,
 )
 from retcon.lab.outcomes import Panel, panel
 
@@ -77,7 +77,7 @@ def score_transfer(three: Three, features: Sequence[str], actions: Sequence[str]
     fit, calibration, test = (
         (each if actions is None else panel_of(each, actions)).with_features(features) for each in three
     )
-    scored = frozen(fit, calibration, test, policies=POLICIES, rules=RULES)
+    scored = holdout(fit, calibration, test, policies=POLICIES, rules=RULES)
     home = crossfit(test, policies=POLICIES, rules=RULES, repeats=REPEATS)
     ways = ways_to_draw(test)
     return {
@@ -91,7 +91,7 @@ def deal_again(pool: Panel, test: Panel, features: Sequence[str]) -> dict[str, A
     pool, test = pool.with_features(features), test.with_features(features)
     found: dict[str, list[float]] = {name: [] for name in DEALT}
     for seed in range(DEALS):
-        scored = frozen(*halves(pool, seed), test, policies={name: POLICIES[name] for name in DEALT}, rules=RULES)
+        scored = holdout(*halves(pool, seed), test, policies={name: POLICIES[name] for name in DEALT}, rules=RULES)
         for name, values in found.items():
             values.append(scored.results[name].macro)
     return {

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from retcon.lab.mechanism import Swap, decompose, example, joint, localized, plug_in, sweep
+from retcon.lab.mechanism import Swap, decompose, example, joint, localize, plug_in, sweep
 
 # Four queries, equally likely. Two raw notes fit the budget, and answer the second and third query.
 asked = {
@@ -13,7 +13,7 @@ asked = {
     "before": np.array([0.0, 1.0, 0.5, 0.0]),  # what the raw notes are worth, from -1 to 1
     "record": np.array([0.75, 0.5, 0.0, 0.0]),  # what the record is worth
 }
-found = decompose(localized(**asked))
+found = decompose(localize(**asked))
 print("one swap, by hand")
 for name, term in (("coverage", found.coverage), ("replacement", found.replacement)):
     print(f"  {name:11} {term.probability:.2f} x {term.mean:+.2f} = {term.value:+.4f}")

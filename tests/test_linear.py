@@ -308,7 +308,7 @@ def ask_text(text: str) -> None:
 
 def judge_reply(question: str = "How many days?", gold: str = "7 days (or 8), in May (AB)", reply: str = "7") -> None:
     for type_ in ("multi-session", "temporal"):
-        case = judge.Case(question, gold, reply, type_)
+        case = judge.Submission(question, gold, reply, type_)
         judge.prompt(case)
         for score in judge.DETERMINISTIC.values():
             score(case)

@@ -16,7 +16,7 @@ from retcon import Memory
 from retcon.errors import ModelTimeoutError, RouterError
 from retcon.features import FEATURES, TYPES
 from retcon.lab.calibrate import upper_bound
-from retcon.lab.fit_ladder import served, walk, whole_first
+from retcon.lab.fit_ladder import serving_plan, walk, whole_first
 from retcon.lab.learn import calibrate_router
 from retcon.lab.outcomes import Panel, from_rows, panel
 from retcon.route import Ladder, Router, shipped
@@ -63,7 +63,7 @@ def table(cells: Sequence[tuple[str, ...]], fit: float = 0.5) -> list[dict[str, 
 @given(Cells, st.permutations(NAMES), st.integers(1, 3))
 def test_whole_notes_first_never_harms(cells: list[tuple[str, ...]], order: list[str], looks: int) -> None:
     made = outcomes(cells)
-    plan = served(climbing(*order[:looks]), made)
+    plan = serving_plan(climbing(*order[:looks]), made)
     went = walk(made, whole_first(plan))
     assert np.all(went.utility >= made.utility[:, :, made.actions.index("retain")])
 
@@ -73,7 +73,7 @@ def test_whole_notes_first_loses_nothing_but_what_whole_notes_get_wrong(
     cells: list[tuple[str, ...]], order: list[str], looks: int
 ) -> None:
     made = outcomes(cells)
-    plan = served(climbing(*order[:looks]), made)
+    plan = serving_plan(climbing(*order[:looks]), made)
     assert made.abstained is not None
     silent = made.abstained[:, :, made.actions.index("retain"), 0] > 0
     own, first = walk(made, plan).utility, walk(made, whole_first(plan)).utility
@@ -88,10 +88,12 @@ def test_retention_moves_to_the_front_and_the_rest_keep_their_order() -> None:
 
 def test_where_all_fits_a_router_by_fit_begins_with_whole_notes_itself() -> None:
     router = climbing("merge", "extract", fit_rules=True)
-    plan = served(router, outcomes([("none",) * 6], fit=1.0))
+    plan = serving_plan(router, outcomes([("none",) * 6], fit=1.0))
     assert [[NAMES[a] for a in order if a >= 0] for order in plan[0]] == [["retain", "merge", "extract"]] * 2
     part = outcomes([("none",) * 6], fit=0.5).with_features(("budget", "fit"))  # says nothing of how many notes
-    assert [[NAMES[a] for a in order if a >= 0] for order in served(router, part)[0]] == [["merge", "extract"]] * 2
+    assert [[NAMES[a] for a in order if a >= 0] for order in serving_plan(router, part)[0]] == [
+        ["merge", "extract"]
+    ] * 2
 
 
 # -- the certificate ---------------------------------------------------------------------------------------------------
@@ -272,5 +274,5 @@ def test_the_plan_of_the_rows_is_the_order_that_is_served() -> None:
             seen = {name: decision.features[name] for name in ("notes", "fit")}
             types = {f"p_{name}": decision.features[name] for name in TYPES}
             made = panel(from_rows([about | seen | types | {"action": name} for name in router.actions]))
-            order = [made.actions[a] for a in served(router, made)[0, 0] if a >= 0]
+            order = [made.actions[a] for a in serving_plan(router, made)[0, 0] if a >= 0]
             assert order == list(decision.order)

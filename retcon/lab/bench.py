@@ -77,7 +77,7 @@ class Studied:
 class Benched:
     """A finished run."""
 
-    labelled: labels.Labelled
+    labelled: labels.LabelRun
     studies: tuple[Studied, ...]
     judge: str  # whose verdicts everything is learned from
     files: Mapping[str, Path]  # what -> where

@@ -1,4 +1,4 @@
-"""Calibration outcomes -> the threshold tau from which a router may replace raw notes.
+"""Calibration outcomes -> Threshold: the margin tau from which a router may replace raw notes.
 
 Each calibration question of one budget brings three numbers: the advantage s = mu(o+) - mu(retain) that the router
 predicts, and the true utilities of o+ (`chosen`) and of retention (`retained`), each in [0, 1]. The policy of tau
@@ -31,19 +31,22 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import index
-from typing import Any, Literal, overload
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retcon.errors import InputError
 
+ByBudget = Mapping[int, tuple[ArrayLike, ArrayLike, ArrayLike]]  # (advantage, chosen, retained) of each budget
+RULES = ("paper", "certified")
+JOINTS = ("split", "any", "each")
+
 _Floats = NDArray[np.float64]
-_Many = Sequence[int] | NDArray[Any]
 _SAME = 1e-12  # accuracies closer than this differ by rounding only
 
 
@@ -71,7 +74,7 @@ def paper_threshold(advantage: ArrayLike, chosen: ArrayLike, retained: ArrayLike
     if not 0 <= cap <= 1:
         raise InputError(f"a cap on harm is from 0 to 1, not {cap}")
     rows = _rows(advantage, chosen, retained)
-    sweep = _sweep(_observed(rows.advantage), rows.advantage, rows.gain, rows.harmed_at)
+    sweep = _sweep(_candidates(rows.advantage), rows.advantage, rows.gain, rows.harmed_at)
     # harms / n and not cap * n: 29 / 100 is the 0.29 that was typed, 0.29 * 100 is less than 29
     return rows.at(sweep.best(sweep.harms / max(rows.n, 1) <= cap, rows.n))
 
@@ -86,8 +89,8 @@ def certified_threshold(
     """
     _check_levels(alpha, delta)
     rows = _rows(advantage, chosen, retained)
-    sweep = _sweep(_observed(rows.advantage), rows.advantage, rows.gain, rows.harmed_at)
-    tau = sweep.best(sweep.certified(rows.n, alpha, delta), rows.n)
+    sweep = _sweep(_candidates(rows.advantage), rows.advantage, rows.gain, rows.harmed_at)
+    tau = sweep.best(sweep.passing(rows.n, alpha, delta), rows.n)
     harms = int(np.count_nonzero(rows.harmed_at >= tau))
     return rows.at(tau, bound=_bound_of(tau, harms, rows.n, delta), alpha=alpha, delta=delta)
 
@@ -111,7 +114,7 @@ def certified_among_replacements(
     """
     _check_levels(alpha, delta)
     rows = _rows(advantage, chosen, retained)
-    sweep = _sweep(_fixed(grid), rows.advantage, rows.gain, rows.harmed_at)
+    sweep = _sweep(_grid_candidates(grid), rows.advantage, rows.gain, rows.harmed_at)
     tested = zip(sweep.harms.tolist(), sweep.accepted.tolist(), strict=True)
     passed = [_bound(harms, accepted, delta) <= alpha for harms, accepted in tested]
     tau = sweep.best(np.logical_and.accumulate([True, *passed[1:]]), rows.n)
@@ -119,8 +122,29 @@ def certified_among_replacements(
     return rows.at(tau, bound=_bound_of(tau, found.harms, found.accepted, delta), alpha=alpha, delta=delta)
 
 
+def thresholds(
+    by_budget: ByBudget,
+    *,
+    rule: str = "paper",
+    cap: float = 0.0,
+    alpha: float = 0.05,
+    delta: float = 0.10,
+    joint: str = "split",
+) -> dict[int, Threshold]:
+    """A threshold per budget by the paper's rule or the certified one; "each": every budget is certified at delta."""
+    if rule not in RULES:
+        raise InputError(f"the rule is {' or '.join(RULES)}, not {rule!r}")
+    if joint not in JOINTS:
+        raise InputError(f"budgets are joined by {', '.join(JOINTS)}, not {joint!r}")
+    if rule == "paper":
+        return {budget: paper_threshold(*rows, cap=cap) for budget, rows in by_budget.items()}
+    if joint == "each":
+        return {b: certified_threshold(*rows, alpha=alpha, delta=delta) for b, rows in by_budget.items()}
+    return joint_thresholds(by_budget, alpha=alpha, delta=delta, how="any" if joint == "any" else "split")
+
+
 def joint_thresholds(
-    by_budget: Mapping[int, tuple[ArrayLike, ArrayLike, ArrayLike]],
+    by_budget: ByBudget,
     *,
     alpha: float = 0.05,
     delta: float = 0.10,
@@ -128,7 +152,7 @@ def joint_thresholds(
 ) -> dict[int, Threshold]:
     """A certified threshold per budget, all of them right at once with probability 1 - delta.
 
-    Each budget brings (advantage, chosen, retained). "split": every budget is certified alone at delta / number of
+    "split": every budget is certified alone at delta / number of
     budgets; its harm rate is at most alpha. "any": one tau for all budgets, and a question counts as harmed if it is
     harmed at any of them; that rate is at most alpha, and so is each budget's. It needs the same questions in the same
     order at every budget. Its `bound` is that of the joint rate, its `harms` those of the budget.
@@ -140,31 +164,24 @@ def joint_thresholds(
         level = delta / len(by_budget)
         return {b: certified_threshold(*rows, alpha=alpha, delta=level) for b, rows in by_budget.items()}
     if how == "any":
-        return _shared({b: _rows(*rows) for b, rows in by_budget.items()}, alpha, delta)
+        return _share_threshold({b: _rows(*rows) for b, rows in by_budget.items()}, alpha, delta)
     raise InputError(f"budgets are joined by 'split' or 'any', not {how!r}")
 
 
-@overload
-def upper_bound(harms: int, n: int, delta: float) -> float: ...
-@overload
-def upper_bound(harms: _Many, n: int | _Many, delta: float) -> _Floats: ...
-def upper_bound(harms: Any, n: Any, delta: float) -> float | _Floats:
+def upper_bound(harms: int, n: int, delta: float) -> float:
     """The exact one-sided Clopper-Pearson bound: the largest rate p with P(Binomial(n, p) <= harms) > delta.
 
     Whatever the true rate is, the bound of a sample falls below it with probability delta at most. Of n = 0 nothing is
-    known: 1. Arrays are broadcast.
+    known: 1.
     """
     _check_level("delta", delta)
-    if np.ndim(harms) == np.ndim(n) == 0:
-        return _bound(*_counts(harms, n), delta)
-    pairs = np.broadcast(np.asarray(harms), np.asarray(n))
-    return np.array([_bound(*_counts(k, m), delta) for k, m in pairs], dtype=float).reshape(pairs.shape)
+    return _bound(*_check_counts(harms, n), delta)
 
 
 def smallest_n(alpha: float, delta: float, harms: int = 0) -> int:
     """The fewest calibration questions with which so many harms still certify alpha at level delta."""
     _check_levels(alpha, delta)
-    harms, _ = _counts(harms, harms)
+    harms, _ = _check_counts(harms, harms)
     few, many = harms, 2 * harms + 1
     while _bound(harms, many, delta) > alpha:
         few, many = many, 2 * many
@@ -245,7 +262,7 @@ class _Sweep:
     harms: NDArray[np.int64]
     gain: _Floats  # total utility above retention's
 
-    def certified(self, n: int, alpha: float, delta: float) -> NDArray[np.bool_]:
+    def passing(self, n: int, alpha: float, delta: float) -> NDArray[np.bool_]:
         """Which candidates pass: abstain-all, which harms nobody, and those with few enough harms among n."""
         return np.isposinf(self.tau) | (self.harms <= _most_harms(n, alpha, delta))
 
@@ -257,25 +274,25 @@ class _Sweep:
 
 def _sweep(tau: _Floats, advantage: _Floats, gain: _Floats, harmed_at: _Floats) -> _Sweep:
     falling = np.argsort(-advantage, kind="stable")
-    accepted = _reached(tau, advantage)
+    accepted = _count_reaching(tau, advantage)
     totals = np.concatenate([[0.0], np.cumsum(gain[falling])])
-    return _Sweep(tau, accepted, _reached(tau, harmed_at), totals[accepted])
+    return _Sweep(tau, accepted, _count_reaching(tau, harmed_at), totals[accepted])
 
 
-def _reached(tau: _Floats, values: _Floats) -> NDArray[np.int64]:
+def _count_reaching(tau: _Floats, values: _Floats) -> NDArray[np.int64]:
     """How many of the values are at or above each tau."""
     return len(values) - np.searchsorted(np.sort(values), tau, side="left")
 
 
-def _observed(advantage: _Floats) -> _Floats:
+def _candidates(advantage: _Floats) -> _Floats:
     return np.concatenate([[math.inf], np.unique(advantage)[::-1]])
 
 
-def _fixed(grid: Iterable[float]) -> _Floats:
-    return _observed(_column("grid", [tau for tau in grid if tau != math.inf]))
+def _grid_candidates(grid: Iterable[float]) -> _Floats:
+    return _candidates(_column("grid", [tau for tau in grid if tau != math.inf]))
 
 
-def _shared(by_budget: Mapping[int, _Rows], alpha: float, delta: float) -> dict[int, Threshold]:
+def _share_threshold(by_budget: Mapping[int, _Rows], alpha: float, delta: float) -> dict[int, Threshold]:
     """One tau for all budgets, certified for harm at any of them."""
     every = list(by_budget.values())
     n = every[0].n
@@ -285,8 +302,8 @@ def _shared(by_budget: Mapping[int, _Rows], alpha: float, delta: float) -> dict[
     # a question is harmed somewhere iff tau is at or below the highest advantage it is harmed at
     last = np.max([np.where(r.chosen < r.retained, r.advantage, -math.inf) for r in every], axis=0)
     harmed_at = last[last > -math.inf]
-    sweep = _sweep(_observed(advantage), advantage, gain, harmed_at)
-    tau = sweep.best(sweep.certified(n, alpha, delta), n * len(every))
+    sweep = _sweep(_candidates(advantage), advantage, gain, harmed_at)
+    tau = sweep.best(sweep.passing(n, alpha, delta), n * len(every))
     bound = _bound_of(tau, int(np.count_nonzero(harmed_at >= tau)), n, delta)
     return {b: rows.at(tau, bound=bound, alpha=alpha, delta=delta) for b, rows in by_budget.items()}
 
@@ -355,7 +372,7 @@ def _check_level(name: str, value: float) -> None:
         raise InputError(f"{name} is between 0 and 1, not {value}")
 
 
-def _counts(harms: Any, n: Any) -> tuple[int, int]:
+def _check_counts(harms: int, n: int) -> tuple[int, int]:
     try:
         counts = index(harms), index(n)
     except TypeError:

@@ -1,4 +1,4 @@
-"""Outcomes -> honest estimates: every policy learned on some questions, calibrated on others, tested on the rest.
+"""Panel, policies -> CrossFit: honest estimates, learned on some questions, calibrated on others, tested on the rest.
 
 Five folds grouped by question (or conversation): three train, one calibrates, one tests, rotated, so that every
 question is tested once. A policy is handed training and calibration outcomes and gives back a plan maker; the plan
@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon.errors import InputError
-from retcon.lab import fit_ladder as ladder
-from retcon.lab.calibrate import Threshold, certified_threshold, paper_threshold
+from retcon.lab import calibrate, fit_ladder
+from retcon.lab.calibrate import Threshold
 from retcon.lab.fit import Estimator, Predictor, folds, predictor, question_groups
-from retcon.lab.fit_ladder import CALL_PRICE, LOOKS, TOKEN_PRICE, Plan, Walked, walk
+from retcon.lab.fit_ladder import CALL_PRICE, LOOKS, TOKEN_PRICE, Plan, Walk, walk
 from retcon.lab.outcomes import Panel, run_mean
-from retcon.lab.querytype import cue_matrix, out_of_fold, probabilities, train
+from retcon.lab.querytype import split_probabilities
 
 Array = NDArray[np.float64]
 FOLDS = 5
@@ -89,12 +89,12 @@ def always(action: int) -> Policy:
     """The same action for everything."""
 
     def policy(train: Panel, calibration: Panel, rules: Rules) -> PlanMaker:
-        return lambda seen: ladder.constant_plan(seen, (action,))
+        return lambda seen: fit_ladder.constant_plan(seen, (action,))
 
     return policy
 
 
-def trained_fixed(first: int) -> Policy:
+def best_fixed(first: int) -> Policy:
     """The action of highest mean training utility at each budget, out of those from place `first` on."""
 
     def policy(train: Panel, calibration: Panel, rules: Rules) -> PlanMaker:
@@ -106,7 +106,7 @@ def trained_fixed(first: int) -> Policy:
 
 def evidence_fit(train: Panel, calibration: Panel, rules: Rules) -> PlanMaker:
     """Retain if everything fits, else the operator selected on training questions."""
-    operator = trained_fixed(1)(train, calibration, rules)
+    operator = best_fixed(1)(train, calibration, rules)
     return lambda seen: np.where(seen.fit[:, :, None] >= 1, 0, operator(seen))
 
 
@@ -141,17 +141,16 @@ class Calibrated:
 
 def thresholds(model: Predictor, panel: Panel, rules: Rules, *, certified: bool) -> dict[int, Threshold]:
     """The threshold of each budget on these calibration questions, for a frozen predictor."""
-    best, advantage = advantages(model, panel)
+    return calibrate.thresholds(
+        columns_by_budget(panel, *advantages(model, panel)),
+        rule="certified" if certified else "paper", cap=rules.cap, alpha=rules.alpha, delta=rules.delta, joint="each",
+    )  # fmt: skip
+
+
+def columns_by_budget(panel: Panel, best: NDArray[np.int64], advantage: Array) -> dict[int, tuple[Array, Array, Array]]:
+    """Budget -> (advantage, utility of the best replacing action, utility of retention), a row a question."""
     chosen = np.take_along_axis(panel.utility, best[:, :, None], axis=2)[:, :, 0]
-    out = {}
-    for b, budget in enumerate(panel.budgets):
-        columns = (advantage[:, b], chosen[:, b], panel.utility[:, b, 0])
-        out[budget] = (
-            certified_threshold(*columns, alpha=rules.alpha, delta=rules.delta)
-            if certified
-            else paper_threshold(*columns, cap=rules.cap)
-        )
-    return out
+    return {budget: (advantage[:, b], chosen[:, b], panel.utility[:, b, 0]) for b, budget in enumerate(panel.budgets)}
 
 
 def predict(model: Predictor, panel: Panel) -> Array:
@@ -172,21 +171,23 @@ def advantages(model: Predictor, panel: Panel) -> tuple[NDArray[np.int64], Array
 
 def learned_ladder(train: Panel, calibration: Panel, rules: Rules) -> PlanMaker:
     """The ladder learned per budget and features."""
-    learned = ladder.learn(train, looks=rules.looks, call_price=rules.call_price, token_price=rules.token_price)
-    return lambda seen: ladder.plan(learned, seen)
+    learned = fit_ladder.fit_ladder(
+        train, looks=rules.looks, call_price=rules.call_price, token_price=rules.token_price
+    )
+    return lambda seen: fit_ladder.plan(learned, seen)
 
 
 def safe_ladder(train: Panel, calibration: Panel, rules: Rules) -> PlanMaker:
     """The learned ladder after a look at whole notes, which can harm no question."""
     own = learned_ladder(train, calibration, rules)
-    return lambda seen: ladder.whole_first(own(seen))
+    return lambda seen: fit_ladder.whole_first(own(seen))
 
 
 def budget_ladder(train: Panel, calibration: Panel, rules: Rules) -> PlanMaker:
     """The best order at each budget, the same for every question."""
-    every = ladder.orders(len(train.actions), looks=min(rules.looks, len(train.actions)))
-    values = ladder.worth(train, every, call_price=rules.call_price, token_price=rules.token_price)
-    best = ladder.per_budget(values, every)
+    every = fit_ladder.orders(len(train.actions), looks=min(rules.looks, len(train.actions)))
+    values = fit_ladder.worth(train, every, call_price=rules.call_price, token_price=rules.token_price)
+    best = fit_ladder.per_budget(values, every)
     longest = max(map(len, best))
     table = np.array([[*order, *[-1] * (longest - len(order))] for order in best])
     return lambda seen: np.broadcast_to(table, (len(seen.questions), *table.shape))
@@ -194,13 +195,13 @@ def budget_ladder(train: Panel, calibration: Panel, rules: Rules) -> PlanMaker:
 
 def ask_again(train: Panel, calibration: Panel, rules: Rules) -> PlanMaker:
     """The best fixed action, asked once more where the reader abstains."""
-    once = trained_fixed(0)(train, calibration, rules)
+    once = best_fixed(0)(train, calibration, rules)
     return lambda seen: np.repeat(once(seen), 2, axis=2)
 
 
 LEARNERS: Mapping[str, Policy] = {
-    "training-selected operator": trained_fixed(1),
-    "best fixed action": trained_fixed(0),
+    "training-selected operator": best_fixed(1),
+    "best fixed action": best_fixed(0),
     "evidence-fit rule": evidence_fit,
     "k-NN": Direct("knn"),
     "MLP": Direct("mlp"),
@@ -214,6 +215,7 @@ LADDERS: Mapping[str, Policy] = {
     "ladder, one order a budget": budget_ladder,
     "best fixed, asked again": ask_again,
 }
+CALIBRATED = {"calibrated": False, "certified": True}  # the policies with thresholds: whether certified
 TWICE, VOTE = "best fixed, twice the budget", "vote of two"
 ORACLES = ("binary oracle", "action oracle")
 REFERENCE = "best fixed action"
@@ -237,27 +239,29 @@ def crossfit(
         raise InputError("there is nothing to choose between: the outcomes are of retain alone")
     chosen = default_policies(panel) if policies is None else dict(policies)
     scores: dict[str, list[_Score]] = {name: [] for name in [*chosen, *_extras(panel)]}
-    found: dict[str, list[Mapping[int, Threshold]]] = {"calibrated": [], "certified": []}
+    found: list[Mapping[str, Mapping[int, Threshold]]] = []
     done, total = 0, repeats * k
     for repeat in range(repeats):
-        dealt = _deal(panel, k, rules, repeat) if fold_of is None else _dealt(panel, fold_of, k)
+        if fold_of is None:
+            dealt = folds(question_groups(panel, rules.group), k, seed=rules.seed + repeat)
+        else:
+            dealt = _check_folds(panel, fold_of, k)
         sheets = {name: _Score(panel) for name in scores}
         for fold in range(k):
             split = _split(panel, dealt, fold, k, queries, rules)
             _rotate(split, chosen, rules, sheets)
-            model = predictor(split.train, group=rules.group, seed=rules.seed)
-            for name, certified in (("calibrated", False), ("certified", True)):
-                found[name].append(thresholds(model, split.calibration, rules, certified=certified))
+            found.append(_thresholds_by_rule(split, rules))
             done += 1
             if progress is not None:
                 progress(done, total)
         for name, sheet in sheets.items():
             scores[name].append(sheet)
     results = {name: _mean(name, sheets) for name, sheets in scores.items()}
-    return CrossFit(panel, results, rules, k, repeats, {name: tuple(each) for name, each in found.items()})
+    by_rule = {name: tuple(each[name] for each in found) for name in CALIBRATED}
+    return CrossFit(panel, results, rules, k, repeats, by_rule)
 
 
-def frozen(
+def holdout(
     train: Panel, calibration: Panel, test: Panel, *, policies: Mapping[str, Policy] | None = None,
     rules: Rules = Rules(),  # noqa: B008
 ) -> CrossFit:  # fmt: skip
@@ -271,12 +275,9 @@ def frozen(
             raise InputError(f"the three parts differ in their {what}")
     chosen = default_policies(train) if policies is None else dict(policies)
     sheets = {name: _Score(test) for name in [*chosen, *_extras(test)]}
-    _rotate(_Split(train, calibration, test.hidden(), test, np.arange(len(test.questions))), chosen, rules, sheets)
-    model = predictor(train, group=rules.group, seed=rules.seed)
-    found = {
-        name: (thresholds(model, calibration, rules, certified=certified),)
-        for name, certified in (("calibrated", False), ("certified", True))
-    }
+    split = _Split(train, calibration, test.without_outcomes(), test, np.arange(len(test.questions)))
+    _rotate(split, chosen, rules, sheets)
+    found = {name: (each,) for name, each in _thresholds_by_rule(split, rules).items()}
     return CrossFit(test, {name: _mean(name, [sheet]) for name, sheet in sheets.items()}, rules, 1, 1, found)
 
 
@@ -301,11 +302,15 @@ class _Split:
     index: NDArray[np.int64]  # the test questions' places in the whole panel
 
 
-def _deal(panel: Panel, k: int, rules: Rules, repeat: int) -> NDArray[np.int64]:
-    return folds(question_groups(panel, rules.group), k, seed=rules.seed + repeat)
+def _thresholds_by_rule(split: _Split, rules: Rules) -> dict[str, dict[int, Threshold]]:
+    """What `calibrated` and `certified` come to on this split."""
+    model = predictor(split.train, group=rules.group, seed=rules.seed)
+    return {
+        name: thresholds(model, split.calibration, rules, certified=certified) for name, certified in CALIBRATED.items()
+    }
 
 
-def _dealt(panel: Panel, fold_of: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+def _check_folds(panel: Panel, fold_of: NDArray[np.int64], k: int) -> NDArray[np.int64]:
     """The folds that the caller dealt, if they are folds."""
     dealt = np.asarray(fold_of)
     if dealt.shape != (len(panel.questions),) or not np.isin(dealt, np.arange(k)).all():
@@ -324,22 +329,20 @@ def _split(
     if min(map(len, where)) == 0:
         raise InputError("a fold is empty")
     if queries is not None:
-        panel = _typed(panel, where, queries, rules)
+        panel = _guess_types(panel, where, queries, rules)
     train_, calibration, test = (panel.take(index) for index in where)
-    return _Split(train_, calibration, test.hidden(), test, where[2])
+    return _Split(train_, calibration, test.without_outcomes(), test, where[2])
 
 
-def _typed(panel: Panel, where: Sequence[NDArray[np.int64]], queries: Mapping[str, str], rules: Rules) -> Panel:
+def _guess_types(panel: Panel, where: Sequence[NDArray[np.int64]], queries: Mapping[str, str], rules: Rules) -> Panel:
     """The panel with a classifier's probabilities, trained on the first index, out of fold there."""
     if missing := [name for name in panel.questions if name not in queries]:
         raise InputError(f"{len(missing)} questions have no text, the first: {missing[0]}")
-    cues = cue_matrix([queries[name] for name in panel.questions])
-    trains = where[0][panel.types[where[0]] >= 0]
+    trains = np.isin(np.arange(len(panel.questions)), where[0]) & (panel.types >= 0)
     groups = question_groups(panel, rules.group)
-    known = (cues[trains], panel.types[trains])
-    p = probabilities(train(*known, groups=groups[trains], seed=rules.seed), cues)
-    p[trains] = out_of_fold(*known, groups[trains], seed=rules.seed)
-    return panel.with_types(p)
+    apart = np.where(trains, groups, -1 - groups)  # one without a type may share a conversation with one that has it
+    texts = [queries[name] for name in panel.questions]
+    return panel.with_types(split_probabilities(texts, panel.types, apart, training=trains, seed=rules.seed))
 
 
 class _Score:
@@ -350,7 +353,7 @@ class _Score:
         self.utility, self.harmed, self.replaced, self.calls, self.read, self.generated = np.full((6, *shape), np.nan)
         self.chosen = np.zeros((*shape, len(panel.actions)))
 
-    def put(self, index: NDArray[np.int64], went: Walked, test: Panel) -> None:
+    def put(self, index: NDArray[np.int64], went: Walk, test: Panel) -> None:
         known = ~np.isnan(went.utility)
         self.utility[index], self.calls[index] = went.utility, went.calls
         self.read[index], self.generated[index] = went.read, went.generated
@@ -371,7 +374,7 @@ def _rotate(split: _Split, policies: Mapping[str, Policy], rules: Rules, sheets:
         sheets[name].put(split.index, extra(split, rules), split.test)
 
 
-Extra = Callable[[_Split, Rules], Walked]
+Extra = Callable[[_Split, Rules], Walk]
 
 
 def _extras(panel: Panel) -> dict[str, Extra]:
@@ -384,48 +387,48 @@ def _extras(panel: Panel) -> dict[str, Extra]:
     return extras
 
 
-def _binary_oracle(split: _Split, rules: Rules) -> Walked:
+def _binary_oracle(split: _Split, rules: Rules) -> Walk:
     """Hindsight between retention and the operator selected on training questions."""
-    operator = trained_fixed(1)(split.train, split.calibration, rules)(split.seen)
+    operator = best_fixed(1)(split.train, split.calibration, rules)(split.seen)
     gain = np.take_along_axis(split.test.utility, operator, axis=2)[:, :, 0] - split.test.utility[:, :, 0]
     return walk(split.test, np.where(gain[:, :, None] > 0, operator, 0))
 
 
-def _action_oracle(split: _Split, rules: Rules) -> Walked:
+def _action_oracle(split: _Split, rules: Rules) -> Walk:
     """Hindsight over all actions."""
     return walk(split.test, np.argmax(split.test.utility, axis=2)[:, :, None])
 
 
-def _twice(split: _Split, rules: Rules) -> Walked:
+def _twice(split: _Split, rules: Rules) -> Walk:
     """The best fixed action of twice the budget; NaN where that budget was not measured."""
-    plan = trained_fixed(0)(split.train, split.calibration, rules)(split.seen)
+    plan = best_fixed(0)(split.train, split.calibration, rules)(split.seen)
     at, went = split.test.budgets, walk(split.test, plan)
     nowhere = len(at)
     double = [at.index(2 * budget) if 2 * budget in at else nowhere for budget in at]
 
-    def moved(values: Array) -> Array:
+    def shift(values: Array) -> Array:
         return np.concatenate([values, np.full((len(values), 1), np.nan)], axis=1)[:, double]
 
     last = np.concatenate([went.last, np.full((len(went.last), 1), -1)], axis=1)[:, double]
-    spent = (moved(went.calls), moved(went.read), moved(went.generated))
-    return Walked(moved(went.utility), *spent, last, last > 0)
+    spent = (shift(went.calls), shift(went.read), shift(went.generated))
+    return Walk(shift(went.utility), *spent, last, last > 0)
 
 
-def _vote(split: _Split, rules: Rules) -> Walked:
+def _vote(split: _Split, rules: Rules) -> Walk:
     """Two actions always asked, the pair learned per budget: the likelier answer stands, an abstention never wins."""
     pairs = [(a, c) for a in range(len(split.test.actions)) for c in range(len(split.test.actions)) if a != c]
-    learned = np.stack([_both(split.train, pair).utility for pair in pairs])
+    learned = np.stack([_ask_both(split.train, pair).utility for pair in pairs])
     best = np.argmax(np.nan_to_num(learned.mean(axis=1), nan=-1.0), axis=0)
-    votes = [_both(split.test, pair) for pair in pairs]
+    votes = [_ask_both(split.test, pair) for pair in pairs]
 
     def pick(name: str) -> Array:
         return np.stack([getattr(votes[best[b]], name)[:, b] for b in range(len(best))], axis=1)
 
     spent = (pick("calls"), pick("read"), pick("generated"))
-    return Walked(pick("utility"), *spent, pick("last").astype(np.int64), pick("replaced").astype(bool))
+    return Walk(pick("utility"), *spent, pick("last").astype(np.int64), pick("replaced").astype(bool))
 
 
-def _both(panel: Panel, pair: tuple[int, int]) -> Walked:
+def _ask_both(panel: Panel, pair: tuple[int, int]) -> Walk:
     """Both actions asked. Without log-probabilities the first of two answers stands."""
     assert panel.abstained is not None
     first, second = pair
@@ -442,7 +445,7 @@ def _both(panel: Panel, pair: tuple[int, int]) -> Walked:
     ]
     last = np.where(swap, second, first)
     calls = np.full(utility.shape, 2.0)
-    return Walked(utility, calls, spent[0], spent[1], last[:, :, 0], np.asarray((last > 0).any(axis=2)))
+    return Walk(utility, calls, spent[0], spent[1], last[:, :, 0], np.asarray((last > 0).any(axis=2)))
 
 
 def _mean(name: str, sheets: Sequence[_Score]) -> Result:

@@ -113,7 +113,7 @@ class Ridge:
 
 
 @dataclass(frozen=True, slots=True)
-class Gain:
+class GainRidge:
     """Ridge on retention and, with a penalty of its own, on every other action's gain over it (retain comes first)."""
 
     def __call__(self, x: Array, u: Array, groups: Groups, *, seed: int) -> Linear:
@@ -164,7 +164,7 @@ class Trees:
             for depth in self.depths:
                 boosted = [_boost(x, u[:, a], depth, seed) for a in range(u.shape[1])]
                 for step in steps:
-                    yield _staged(boosted, int(step))
+                    yield _predict_after(boosted, int(step))
 
         return list(fit(x, u))[_best(fit, x, u, groups, seed=seed)]
 
@@ -180,7 +180,7 @@ def _boost(x: Array, u: Array, depth: int, seed: int) -> Any:
     return model.fit(x, u)
 
 
-def _staged(boosted: Sequence[Any], step: int) -> Predictor:
+def _predict_after(boosted: Sequence[Any], step: int) -> Predictor:
     def predict(x: Array) -> Array:
         staged = [next(p for i, p in enumerate(model.staged_predict(x)) if i == step) for model in boosted]
         return np.stack(staged, axis=1)
@@ -275,7 +275,7 @@ def _scale(x: Array) -> Array:
 ESTIMATORS: Mapping[str, Estimator] = {
     "ridge": Ridge(),
     "ridge-standardised": Ridge(standardise=True),
-    "gain": Gain(),
+    "gain": GainRidge(),
     "knn": Nearest(),
     "mlp": Mlp(),
     "trees": Trees(),
@@ -311,10 +311,10 @@ def predictor(
 ) -> Predictor:
     """The estimator fitted to every row of the panel."""
     x, u = rows(panel)
-    return named(estimator)(x, u, row_groups(panel, group), seed=seed)
+    return find_estimator(estimator)(x, u, row_groups(panel, group), seed=seed)
 
 
-def named(estimator: str | Estimator) -> Estimator:
+def find_estimator(estimator: str | Estimator) -> Estimator:
     """The estimator of that name."""
     if not isinstance(estimator, str):
         return estimator
@@ -328,7 +328,7 @@ def fit(
     embedder: str | None = None, counter: str | None = None, provenance: Mapping[str, Any] | None = None,
 ) -> Router:  # fmt: skip
     """A direct router learned from every row of the panel. `provenance` is kept in it; counts and lambda are added."""
-    named(estimator)  # a name that nobody has is an error of its own
+    find_estimator(estimator)  # a name that nobody has is an error of its own
     if estimator not in LINEAR:
         raise InputError(f"a router file holds {', '.join(LINEAR)}; {estimator} is for comparisons in crossfit")
     model = predictor(panel, estimator, group=group, seed=seed)

@@ -1,4 +1,4 @@
-"""Outcomes with abstentions -> in which order to try actions, and where to stop.
+"""Panel with abstentions -> Ladder: in which order to try actions, and where to stop.
 
 A look recalls with one action and asks the reader; an abstention leads to the next look, the end of the order to "not
 in memory". An order of looks is worth its final utility less a price for every reader call and generated token, so that
@@ -37,7 +37,7 @@ MOST_ORDERS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
+class Walk:
     """What plans came to, each [q, b]: final utility, reader calls, tokens read and generated, look that answered."""
 
     utility: Array
@@ -62,7 +62,7 @@ def orders(actions: int, *, looks: int = LOOKS) -> list[Order]:
     return [order for k in range(1, looks + 1) for order in permutations(range(actions), k)]
 
 
-def walk(panel: Panel, plan: Plan) -> Walked:
+def walk(panel: Panel, plan: Plan) -> Walk:
     """What came of following a plan, from outcomes as they were measured, averaged over realizations.
 
     An action that stands twice in an order is asked again: its next realization answers, where there is one.
@@ -77,17 +77,17 @@ def walk(panel: Panel, plan: Plan) -> Walked:
         name: np.mean([getattr(each, name) for each in complete], axis=0) for name in ("calls", "read", "generated")
     }
     replaced = np.any([each.replaced for each in complete], axis=0)
-    return Walked(utility=_final(panel, plan, complete), last=complete[0].last, replaced=replaced, **mean)
+    return Walk(utility=_final(panel, plan, complete), last=complete[0].last, replaced=replaced, **mean)
 
 
-def _final(panel: Panel, plan: Plan, complete: Sequence[Walked]) -> Array:
+def _final(panel: Panel, plan: Plan, complete: Sequence[Walk]) -> Array:
     """Final utility; a plan of one look has its action's own mean (retention's over all its runs)."""
     mean: Array = np.mean([each.utility for each in complete], axis=0)
     single = np.take_along_axis(panel.utility, plan[:, :, :1], axis=2)[:, :, 0]
-    return np.where(_length(plan) == 1, single, mean)
+    return np.where((plan >= 0).sum(axis=2) == 1, single, mean)
 
 
-def _walk_run(panel: Panel, plan: Plan, run: int) -> Walked:
+def _walk_run(panel: Panel, plan: Plan, run: int) -> Walk:
     shape, realizations = plan.shape[:2], panel.runs.shape[3]
     q, b = np.ogrid[: shape[0], : shape[1]]
     utility, last = np.zeros(shape), np.full(shape, -1)
@@ -106,7 +106,7 @@ def _walk_run(panel: Panel, plan: Plan, run: int) -> Walked:
                 total += going * panel.tokens[name][q, b, place]
         if panel.abstained is not None:
             going &= panel.abstained[q, b, place, r] > 0.5
-    return Walked(utility, calls, read, generated, last, last > 0)
+    return Walk(utility, calls, read, generated, last, last > 0)
 
 
 def worth(panel: Panel, every: Sequence[Order], *, call_price: float, token_price: float) -> Array:
@@ -128,14 +128,14 @@ def per_budget(values: Array, every: Sequence[Order]) -> list[Order]:
     return [every[int(np.argmax(values[:, :, b].mean(axis=1)))] for b in range(values.shape[2])]
 
 
-def learn(
+def fit_ladder(
     panel: Panel, *, looks: int = LOOKS, call_price: float = CALL_PRICE, token_price: float = TOKEN_PRICE,
     kept: int = KEPT, penalty: float = PENALTY,
 ) -> Ladder:  # fmt: skip
     """The ladder learned from every question of the panel."""
     every = orders(len(panel.actions), looks=min(looks, len(panel.actions)))
     values = worth(panel, every, call_price=call_price, token_price=token_price)
-    best = _best(values, kept)
+    best = _best_orders(values, kept)
     targets = values[best].transpose(1, 2, 0).reshape(-1, len(best))
     scale = panel.x.reshape(-1, panel.x.shape[2]).std(axis=0)
     scale = np.where(scale > 1e-12, scale, 1.0)
@@ -155,7 +155,7 @@ def learn(
     )
 
 
-def _best(values: Array, kept: int) -> NDArray[np.int64]:
+def _best_orders(values: Array, kept: int) -> NDArray[np.int64]:
     """Places of the orders of highest mean worth, rising; of orders that came to the same everywhere the first."""
     flat = values.reshape(len(values), -1)
     different = np.sort(np.unique(flat, axis=0, return_index=True)[1])
@@ -188,7 +188,7 @@ def decisions(router: Router, panel: Panel) -> Iterator[tuple[tuple[int, ...], D
         yield cell, router.decide(x, budget=panel.budgets[cell[1]], available=known)
 
 
-def served(router: Router, panel: Panel) -> Plan:
+def serving_plan(router: Router, panel: Panel) -> Plan:
     """The order that a router's ladder gives each question and budget when it serves."""
     found = np.full((*panel.x.shape[:2], len(panel.actions)), -1, np.int64)
     for cell, decision in decisions(router, panel):
@@ -204,12 +204,3 @@ def whole_first(plan: Plan) -> Plan:
     later = np.where(plan == 0, -1, plan)
     later = np.take_along_axis(later, np.argsort(later < 0, axis=2, kind="stable"), axis=2)
     return np.concatenate([np.zeros((*plan.shape[:2], 1), np.int64), later], axis=2)
-
-
-def _length(plan: Plan) -> NDArray[np.int64]:
-    return np.asarray((plan >= 0).sum(axis=2))
-
-
-def looks_of(plan: Plan, actions: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """The orders of a plan in words, question by question and budget by budget."""
-    return (tuple(actions[a] for a in order if a >= 0) for order in plan.reshape(-1, plan.shape[2]).tolist())

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import string
 import threading
-from collections import Counter as Tally
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -43,7 +43,7 @@ PREFERENCE, TEMPORAL, UPDATE, MULTI, PLAIN = "preference", "temporal", "update",
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Submission:
     """One reply to be judged. `type` is ours or the benchmark's own name of it."""
 
     question: str
@@ -86,14 +86,14 @@ _TAGS = re.compile(r"<(?=\s*+/?+\s*+(?:question|answer|rubric|remark|reply)\b)",
 _YES_NO = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 
 
-def prompt(case: Case) -> Ask:
+def prompt(submission: Submission) -> Ask:
     """The request to the judge: the rule of the question's type, then question, gold answer and reply as data."""
-    given = "remark" if case.abstention else "rubric" if case.kind == PREFERENCE else "answer"
-    rule = _NO_ANSWER if case.abstention else _RULES[case.kind]
-    gold = _data(case.gold)
-    if given == "answer" and case.kind == TEMPORAL and (others := _one_off(case)):
+    given = "remark" if submission.abstention else "rubric" if submission.kind == PREFERENCE else "answer"
+    rule = _NO_ANSWER if submission.abstention else _RULES[submission.kind]
+    gold = _data(submission.gold)
+    if given == "answer" and submission.kind == TEMPORAL and (others := _one_off(submission)):
         gold = gold.rstrip(". ") + others
-    named = {"question": _data(case.question), given: gold, "reply": _data(case.reply)}
+    named = {"question": _data(submission.question), given: gold, "reply": _data(submission.reply)}
     parts = [f"<{tag}>{text}</{tag}>" for tag, text in named.items()]
     shown = "right answer" if given == "answer" else given
     system = {"role": "system", "content": _SYSTEM.format(given=shown, rule=rule)}
@@ -106,11 +106,11 @@ def _data(text: str) -> str:
     return _TAGS.sub("‹", as_data(one_line(text)))
 
 
-def _one_off(case: Case) -> str:
+def _one_off(submission: Submission) -> str:
     """The counts of time one off the gold one, as further answers: small models know that rule and do not apply it."""
-    counts = _amounts_asked(case.gold, case.question)
+    counts = _amounts_asked(submission.gold, submission.question)
     values = {value for count in counts for value in count.values if value.denominator == 1}
-    units = {count.unit for count in counts} - set(_THINGS) or _units_asked(case.question)[0]
+    units = {count.unit for count in counts} - set(_THINGS) or _units_asked(submission.question)[0]
     if len(counts) != 1 or len(values) != 1 or len(units) != 1 or not units <= _COUNTED_TIME:
         return ""
     (value,), (unit,) = values, units
@@ -126,11 +126,11 @@ def verdict(reply: Reply) -> float | None:
 # -- what all judges without a model share -----------------------------------------------------------------------------
 
 
-def _settled(case: Case) -> float | None:
+def _score_abstention(submission: Submission) -> float | None:
     """The score where abstaining decides it; None where the answer itself has to be looked at."""
-    if case.abstention:
-        return float(abstains(case.reply))
-    return 0.0 if abstains(case.reply) else None
+    if submission.abstention:
+        return float(abstains(submission.reply))
+    return 0.0 if abstains(submission.reply) else None
 
 
 _ACCEPTED = re.compile(
@@ -151,16 +151,16 @@ def _alternatives(gold: str) -> list[str]:
     main = " ".join(piece for piece in pieces if piece not in offers)
     out = [_OR_ELSE.sub("", main), *(_CONDITION.sub("", each) for each in _OR_ELSE.findall(main))]
     for piece in offers:
-        out += _offered(_ACCEPTED.sub("", piece))
+        out += _expand_offer(_ACCEPTED.sub("", piece))
     if (short := _SHORT_FORM.match(main)) and short[2] == "".join(c for c in short[1] if c.isupper()):
         out.append(short[2])
     return list(dict.fromkeys(each for each in out if words(each))) or [gold]
 
 
-def _offered(text: str) -> list[str]:
+def _expand_offer(text: str) -> list[str]:
     """The answer that the text offers, or each whole number of the range it gives."""
     text = _ASIDE.sub("", text).strip()
-    ends = [_said(part).quantities for part in found.groups()] if (found := _RANGE.search(text)) else []
+    ends = [_parse(part).quantities for part in found.groups()] if (found := _RANGE.search(text)) else []
     if not ends or any(len(end) != 1 for end in ends):
         return [text]
     (low,), (high,) = ends
@@ -172,25 +172,25 @@ def _offered(text: str) -> list[str]:
 # -- overlap -----------------------------------------------------------------------------------------------------------
 
 
-def overlap(case: Case, share: float = SHARE) -> float:
+def overlap(submission: Submission, share: float = SHARE) -> float:
     """1.0 where the reply holds that share of the content words of the gold answer, or of one that it offers."""
-    settled = _settled(case)
+    settled = _score_abstention(submission)
     if settled is not None:
         return settled
-    return float(any(_share(gold, case.reply) >= share for gold in _alternatives(case.gold)))
+    return float(any(_share(gold, submission.reply) >= share for gold in _alternatives(submission.gold)))
 
 
 def _share(gold: str, reply: str) -> float:
     """Share of the gold text's content words in the reply; of all its words where none tells anything."""
-    for read in (_content, lambda text: frozenset(words(text)), lambda text: frozenset(text.split())):
+    for read in (_content_words, lambda text: frozenset(words(text)), lambda text: frozenset(text.split())):
         if needed := read(gold):
             return len(needed & read(reply)) / len(needed)
     return 0.0
 
 
-def _content(text: str) -> frozenset[str]:
+def _content_words(text: str) -> frozenset[str]:
     """Telling stems, numbers and parts of dates: "twenty" is 20, "$5" is 5, "May 7th" is a day and a month."""
-    said = _said(text)
+    said = _parse(text)
     out = set(said.words)
     for each in said.sure:
         out |= {f"#{float(value):g}" for value in each.values} | ({each.unit} & _SECONDS_MONTHS.keys())
@@ -219,19 +219,19 @@ _BETWEEN = re.compile(r",(?!\d{3}(?!\d))")  # a comma that does not group digits
 _local = threading.local()
 
 
-def f1(case: Case, category: int | None = None) -> float:
+def f1(submission: Submission, category: int | None = None) -> float:
     """LoCoMo's F1 of the reply's tokens against the gold answer's, or against one that it offers, whichever is best.
 
     `category` is LoCoMo's: 1 takes the parts between commas one by one, 3 the gold text before ";", 5 has no answer.
     Without it the type decides: questions over several sessions go by parts.
     """
-    settled = _settled(case) if category != 5 else float(abstains(case.reply))
+    settled = _score_abstention(submission) if category != 5 else float(abstains(submission.reply))
     if settled is not None:
         return settled
-    gold = case.gold.split(";")[0].strip() if category == 3 else case.gold
-    by_parts = category == 1 if category is not None else case.kind == MULTI
+    gold = submission.gold.split(";")[0].strip() if category == 3 else submission.gold
+    by_parts = category == 1 if category is not None else submission.kind == MULTI
     score = _f1_of_parts if by_parts else _f1
-    return max(score(each, case.reply) for each in [gold, *_alternatives(gold)])
+    return max(score(each, submission.reply) for each in [gold, *_alternatives(gold)])
 
 
 def _f1_of_parts(gold: str, reply: str) -> float:
@@ -246,16 +246,16 @@ def _f1(gold: str, reply: str) -> float:
     return _token_f1(_tokens(gold), _tokens(reply))
 
 
-def _tokens(text: str) -> Tally[str]:
+def _tokens(text: str) -> Counter[str]:
     """Stems of the text in lower case, without punctuation and articles."""
     stemmer = getattr(_local, "porter", None)
     if stemmer is None:  # a Snowball stemmer must not be shared between threads
         stemmer = _local.porter = Stemmer.Stemmer("porter")
     plain = clean(text).lower().translate(_NO_PUNCTUATION).split()
-    return Tally(stemmer.stemWords([word for word in plain if word not in _ARTICLES]))
+    return Counter(stemmer.stemWords([word for word in plain if word not in _ARTICLES]))
 
 
-def _token_f1(gold: Tally[str], reply: Tally[str]) -> float:
+def _token_f1(gold: Counter[str], reply: Counter[str]) -> float:
     same = (gold & reply).total()
     return 2 * same / (gold.total() + reply.total()) if same else 0.0  # harmonic mean of same/gold and same/reply
 
@@ -316,7 +316,7 @@ class _Quantity:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _Statement:
     """What a text says: its quantities, its dates and times, and its telling stems outside of them in order."""
 
     quantities: tuple[_Quantity, ...]
@@ -330,20 +330,20 @@ class _Said:
 
 
 @lru_cache(maxsize=1024)
-def _said(text: str) -> _Said:
-    text = _plainly(text)
+def _parse(text: str) -> _Statement:
+    text = _normalise(text)
     mentions = sorted(Reading(text).mentions, key=lambda mention: mention.claim.start)
     dates = tuple(m for m in mentions if m.claim.kind == DATE and m.firm and "form:relative" not in m.traits)
     found = [q for m in mentions if (q := _quantity(m)) is not None]
     quantities = _compound([q for q in found if q.sure], text)
-    rest = _blanked(text, [(q.start, q.end) for q in quantities] + [(m.claim.start, m.claim.end) for m in dates])
+    rest = _blank(text, [(q.start, q.end) for q in quantities] + [(m.claim.start, m.claim.end) for m in dates])
     named = " ".join(m.claim.text for m in mentions if m.claim.kind in (NAME, QUOTE) and m.firm)
     telling = tuple(stem for stem in stems(rest) if stem not in COMMON_STEMS and stem not in _LIGHT)
     unsure = tuple(q for q in found if not q.sure)
-    return _Said(quantities + unsure, dates, telling, frozenset(stems(named)) & frozenset(telling))
+    return _Statement(quantities + unsure, dates, telling, frozenset(stems(named)) & frozenset(telling))
 
 
-def _plainly(text: str) -> str:
+def _normalise(text: str) -> str:
     """The text with halves and words such as "twice" in numbers, and with months in capitals."""
     for form, plain in _SPELLED:
         text = form.sub(plain, text)
@@ -382,7 +382,7 @@ def _compound(found: Sequence[_Quantity], text: str) -> tuple[_Quantity, ...]:
     return tuple(out)
 
 
-def _blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:
+def _blank(text: str, spans: Iterable[tuple[int, int]]) -> str:
     """The text with blanks in place of the spans."""
     out, at = [], 0
     for start, end in sorted(spans):
@@ -419,35 +419,37 @@ _PLACES = frozenset(
 )
 
 
-def strict(case: Case) -> float:
+def strict(submission: Submission) -> float:
     """1.0 where the reply states the gold answer, or one that it offers, and nothing that contradicts it."""
-    settled = _settled(case)
+    settled = _score_abstention(submission)
     if settled is not None:
         return settled
-    return float(any(_right(gold, case) for gold in _readings(case.gold)))
+    return float(any(_right(gold, submission) for gold in _gold_readings(submission.gold)))
 
 
-def _readings(gold: str) -> list[str]:
+def _gold_readings(gold: str) -> list[str]:
     """The gold answer and those it offers, without what they add in parentheses."""
     offered = _alternatives(gold)
     bare = [_ASIDE.sub("", each).strip() for each in offered]
     return list(dict.fromkeys(text if words(text) else whole for text, whole in zip(bare, offered, strict=True)))
 
 
-def _right(gold: str, case: Case) -> bool:
+def _right(gold: str, submission: Submission) -> bool:
     """Whether the reply says what this gold text says: yes or no first, then denial, then content."""
     if polar := _GOLD_YES_NO.match(gold):
-        answered = _yes_no(case.reply)
+        answered = _yes_no(submission.reply)
         if answered is not None:
             return answered == (polar[1].lower() == "yes")
         gold = gold[polar.end() :]
-    reply = _plainly(case.reply)  # "none" is a number here, and no denial
-    if not _denying(Reading(case.question)):  # with a "not" in the question, one in the answer says nothing
-        if not _denying(Reading(gold)):
-            reply = _affirmed(reply)
-        elif not _denying(Reading(reply)):
+    reply = _normalise(submission.reply)  # "none" is a number here, and no denial
+    if not _denying_clauses(
+        Reading(submission.question)
+    ):  # with a "not" in the question, one in the answer says nothing
+        if not _denying_clauses(Reading(gold)):
+            reply = _drop_denials(reply)
+        elif not _denying_clauses(Reading(reply)):
             return False
-    return _states(gold, reply, case)
+    return _states(gold, reply, submission)
 
 
 def _yes_no(reply: str) -> bool | None:
@@ -457,7 +459,7 @@ def _yes_no(reply: str) -> bool | None:
     return False if _SAYS_NO.match(reply) else True if _SAYS_YES.match(reply) else None
 
 
-def _denying(reading: Reading) -> set[int]:
+def _denying_clauses(reading: Reading) -> set[int]:
     """The clauses with a "not" or its kin."""
     out = set()
     for token, after in zip_longest(reading.tokens, reading.tokens[1:]):
@@ -467,39 +469,39 @@ def _denying(reading: Reading) -> set[int]:
     return out
 
 
-def _affirmed(text: str) -> str:
+def _drop_denials(text: str) -> str:
     """The text without its denying clauses."""
     reading = Reading(text)
-    denying = _denying(reading)
-    return _blanked(text, [(t.start, t.end) for t in reading.tokens if t.clause in denying]) if denying else text
+    denying = _denying_clauses(reading)
+    return _blank(text, [(t.start, t.end) for t in reading.tokens if t.clause in denying]) if denying else text
 
 
-def _states(gold: str, reply: str, case: Case) -> bool:
+def _states(gold: str, reply: str, submission: Submission) -> bool:
     """Whether the reply holds the content of the gold text beyond the question's own."""
-    asked, told = _said(case.question), _said(reply)
-    ordered = _ORDER.search(case.question) is not None
-    amounts = _amounts_asked(gold, case.question)
+    asked, told = _parse(submission.question), _parse(reply)
+    ordered = _ORDER.search(submission.question) is not None
+    amounts = _amounts_asked(gold, submission.question)
     if amounts:
-        return _amounts_met(amounts, told, case)
-    wanted = _beyond(_said(gold), asked) if not ordered else _said(gold)
+        return _amounts_met(amounts, told, submission)
+    wanted = _beyond(_parse(gold), asked) if not ordered else _parse(gold)
     if not (wanted.sure or wanted.dates or wanted.words):
-        wanted = _said(gold)
+        wanted = _parse(gold)
     if not (wanted.sure or wanted.dates or wanted.words):
         return _contains(gold, reply)
     if not wanted.words and wanted.sure and not wanted.dates:
-        return _amounts_met(wanted.sure, told, case)
+        return _amounts_met(wanted.sure, told, submission)
     return (
-        all(any(_same(each, r, case.question) for r in told.quantities) for each in wanted.sure)
-        and _dates_met(wanted, told, case)
+        all(any(_same(each, r, submission.question) for r in told.quantities) for each in wanted.sure)
+        and _dates_met(wanted, told, submission)
         and _words_met(wanted, told)
         and (not ordered or _in_order(gold, told.words))
     )
 
 
-def _beyond(gold: _Said, asked: _Said) -> _Said:
+def _beyond(gold: _Statement, asked: _Statement) -> _Statement:
     """What the gold text says that the question does not."""
     known = frozenset(asked.words)
-    return _Said(
+    return _Statement(
         tuple(q for q in gold.quantities if not any(q.amounts & other.amounts for other in asked.quantities)),
         tuple(d for d in gold.dates if not any(d.keys & (other.keys | other.wider) for other in asked.dates)),
         tuple(word for word in gold.words if word not in known),
@@ -524,21 +526,21 @@ def _amounts_asked(gold: str, question: str) -> tuple[_Quantity, ...]:
         return ()
     several = len(_HOW.findall(question)) > 1
     total = _SUM.search(gold)
-    said = _said(gold if several else total[1] if total else _HEAD.split(gold, maxsplit=1)[0])
-    new = _beyond(said, _said(question))
+    said = _parse(gold if several else total[1] if total else _HEAD.split(gold, maxsplit=1)[0])
+    new = _beyond(said, _parse(question))
     alone = not new.words and all(YEAR.fullmatch(mention.claim.text) for mention in new.dates)
     return new.sure or said.sure or (said.quantities if alone else ())
 
 
-def _amounts_met(wanted: Sequence[_Quantity], told: _Said, case: Case) -> bool:
+def _amounts_met(wanted: Sequence[_Quantity], told: _Statement, submission: Submission) -> bool:
     """Whether the reply gives every amount, and no other that could be meant."""
-    if not all(any(_same(each, other, case.question) for other in told.quantities) for each in wanted):
+    if not all(any(_same(each, other, submission.question) for other in told.quantities) for each in wanted):
         return False
-    known = [*wanted, *_said(case.gold).quantities, *_said(case.question).quantities]
+    known = [*wanted, *_parse(submission.gold).quantities, *_parse(submission.question).quantities]
     return not any(
-        _rivals(each, other, case.question)
+        _rivals(each, other, submission.question)
         for other in told.sure
-        if not any(_same(each, other, case.question) for each in known)
+        if not any(_same(each, other, submission.question) for each in known)
         for each in wanted
     )
 
@@ -575,17 +577,17 @@ def _units_asked(question: str) -> tuple[frozenset[str], bool]:
 # Dates
 
 
-def _dates_met(wanted: _Said, told: _Said, case: Case) -> bool:
+def _dates_met(wanted: _Statement, told: _Statement, submission: Submission) -> bool:
     """Whether the reply gives every date, as exactly or more so, and in a short answer no other that could be meant."""
-    if not all(any(_dated(each, other) for other in told.dates) for each in wanted.dates):
+    if not all(any(_same_date(each, other) for other in told.dates) for each in wanted.dates):
         return False
     if not wanted.dates or len(wanted.words) > LONG:
         return True
-    known = [*wanted.dates, *_said(case.gold).dates, *_said(case.question).dates]
-    return all(any(_dated(each, other) or _dated(other, each) for each in known) for other in told.dates)
+    known = [*wanted.dates, *_parse(submission.gold).dates, *_parse(submission.question).dates]
+    return all(any(_same_date(each, other) or _same_date(other, each) for each in known) for other in told.dates)
 
 
-def _dated(gold: Mention, reply: Mention) -> bool:
+def _same_date(gold: Mention, reply: Mention) -> bool:
     """Whether the reply's date is the gold one or lies within it."""
     return bool(gold.keys & (reply.keys | reply.wider))
 
@@ -593,7 +595,7 @@ def _dated(gold: Mention, reply: Mention) -> bool:
 # Words
 
 
-def _words_met(wanted: _Said, told: _Said) -> bool:
+def _words_met(wanted: _Statement, told: _Statement) -> bool:
     """Whether the reply holds every word of a short answer; of a long one all names and quotes and most of the rest."""
     needed, there = frozenset(wanted.words), frozenset(told.words)
     if len(needed) <= LONG:
@@ -603,12 +605,12 @@ def _words_met(wanted: _Said, told: _Said) -> bool:
 
 def _in_order(gold: str, there: Sequence[str]) -> bool:
     """Whether the items of the gold text stand in its order in the reply, each where the first of its own words is."""
-    items = [[word for word in _said(part).words if word not in _PLACES] for part in _ITEMS.split(gold)]
-    counts = Tally(word for item in items for word in set(item))
+    items = [[word for word in _parse(part).words if word not in _PLACES] for part in _ITEMS.split(gold)]
+    counts = Counter(word for item in items for word in set(item))
     first = {word: i for i, word in reversed(list(enumerate(there)))}
     places = [[first[word] for word in item if counts[word] == 1 and word in first] for item in items]
     found = [min(each) for each in places if each]
     return found == sorted(found)
 
 
-DETERMINISTIC: dict[str, Callable[[Case], float]] = {"overlap": overlap, "f1": f1, "strict": strict}
+DETERMINISTIC: dict[str, Callable[[Submission], float]] = {"overlap": overlap, "f1": f1, "strict": strict}

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from retcon.errors import InputError, MalformedReplyError, ModelError
 from retcon.fidelity import check
 from retcon.lab import judge
 from retcon.lab.outcomes import JUDGE, Outcomes, from_rows
-from retcon.lab.protocols import Case, Protocol
+from retcon.lab.protocols import Case
 from retcon.model import Ask, Chat, Reply
 from retcon.note import RETAIN, Packed
 from retcon.tokens import counter
@@ -66,7 +66,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class CellContext:
     """What a cell's action made."""
 
     packed: Packed
@@ -78,7 +78,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabelRun:
     """The outcomes, what could not be measured, and what it took."""
 
     outcomes: Outcomes | None  # None where not one cell could be measured
@@ -97,7 +97,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class Forecast:
     """What a run will ask for: calls and tokens by stage; `kept` of the writing calls are in the cache already.
 
     Calls and written tokens are the most there can be, where no reply has to be asked for twice.
@@ -114,7 +114,7 @@ class Estimate:
         return (self.prompt_tokens * price_in + self.completion_tokens * price_out) / 1e6
 
 
-class Desk:
+class Asker:
     """A model behind a cache, asked in large batches. What fails is asked again, then stays an error."""
 
     def __init__(
@@ -131,7 +131,7 @@ class Desk:
         """The cache's key of an ask."""
         return cache_key(self.chat, ask, realization=0, prompt_version=version)  # a realization has a seed of its own
 
-    def answer(self, asks: Iterable[Ask], version: str, stage: str, *, worded: bool = False) -> None:
+    def ask_all(self, asks: Iterable[Ask], version: str, stage: str, *, worded: bool = False) -> None:
         """Bring a reply to each of the asks into `known`; with `worded`, one without a word is a failure too."""
         waiting = {self.key(ask, version): ask for ask in asks}
         waiting = {key: ask for key, ask in waiting.items() if not isinstance(self.known.get(key), Reply)}
@@ -140,7 +140,7 @@ class Desk:
                 return
             if attempt:
                 self.pause(min(2.0**attempt, 30.0))
-            self._round(waiting, version, stage, _Worded(self.chat) if worded else self.chat)
+            self._round(waiting, version, stage, _RejectEmpty(self.chat) if worded else self.chat)
             waiting = {key: ask for key, ask in waiting.items() if not isinstance(self.known[key], Reply)}
 
     def _round(self, waiting: Mapping[str, Ask], version: str, stage: str, chat: Chat) -> None:
@@ -155,7 +155,7 @@ class Desk:
                 self.progress(stage, start + len(some), len(keys))
 
 
-class _Worded:
+class _RejectEmpty:
     """The model, with an error in place of a reply without a word, so that it is asked for again and never kept."""
 
     def __init__(self, chat: Chat) -> None:
@@ -170,20 +170,20 @@ class _Worded:
         ]
 
 
-class _Known:
-    """A model that answers what the desk knows, and notes what it does not."""
+class _Replay:
+    """A model that answers what the asker knows, and notes what it does not."""
 
-    def __init__(self, desk: Desk, version: str, wanted: dict[str, Ask]) -> None:
-        self.desk, self.version, self.wanted = desk, version, wanted
-        self.name, self.kind = desk.chat.name, desk.chat.kind
+    def __init__(self, asker: Asker, version: str, wanted: dict[str, Ask]) -> None:
+        self.asker, self.version, self.wanted = asker, version, wanted
+        self.name, self.kind = asker.chat.name, asker.chat.kind
 
     def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]:
         found: list[Reply | ModelError] = []
         for ask in asks:
-            key = self.desk.key(ask, self.version)
-            if key not in self.desk.known:
+            key = self.asker.key(ask, self.version)
+            if key not in self.asker.known:
                 self.wanted[key] = ask
-            found.append(self.desk.known.get(key) or _WaitingError("not asked yet"))
+            found.append(self.asker.known.get(key) or _WaitingError("not asked yet"))
         return found
 
 
@@ -219,11 +219,11 @@ def check_arms(arms: Sequence[str]) -> None:
             raise InputError(f"{arm.removesuffix(AGNOSTIC)} has no agnostic form: it writes nothing")
 
 
-def estimate(todo: Sequence[Cell], writer: Chat, cache: Replies, *, judged: bool = True) -> Estimate:
+def estimate(todo: Sequence[Cell], writer: Chat, cache: Replies, *, judged: bool = True) -> Forecast:
     """What a run over these cells will ask, before anything is asked. Reading is estimated from budgets."""
-    desk, wanted = Desk(writer, cache), dict[str, Ask]()
+    asker, wanted = Asker(writer, cache), dict[str, Ask]()
     for cell in todo:
-        _generate(cell, desk, wanted)
+        _generate(cell, asker, wanted)
     kept = len(cache.get_replies(list(wanted)))
     count = counter("estimate")  # errs high; a call costs tokens of the model, whatever the protocol counts
     prompts = sum(count(message["content"]) for ask in wanted.values() for message in ask.messages)
@@ -231,7 +231,7 @@ def estimate(todo: Sequence[Cell], writer: Chat, cache: Replies, *, judged: bool
     calls = {"write": len(wanted), "read": reads} | ({"judge": reads} if judged else {})
     held = sum(cell.budget for cell in todo)
     longest = answer.LONGEST + (judge.LONGEST if judged else 0)
-    return Estimate(
+    return Forecast(
         cells=len(todo),
         calls=calls,
         prompt_tokens=prompts + held + reads * (150 + (200 if judged else 0)),
@@ -246,14 +246,14 @@ def probe(todo: Sequence[Cell], writer: Chat, cache: Replies, *, most: int = 8) 
     They are spread over the run. Where every one of them fails there is no point in going on: the first error is
     raised.
     """
-    desk = Desk(writer, cache)
+    asker = Asker(writer, cache)
     free = [cell for cell in todo if not operate.ACTIONS[cell.action].needs_model]
     asks: dict[str, Ask] = {}
     for cell in free[:: max(1, len(free) // most)][:most]:
-        context = _generate(cell, desk, {})
-        assert isinstance(context, Context)
-        ask = _reading(cell, context)
-        asks[desk.key(ask, READING)] = ask
+        context = _generate(cell, asker, {})
+        assert isinstance(context, CellContext)
+        ask = _reader_ask(cell, context)
+        asks[asker.key(ask, READING)] = ask
     cached = CachedChat(writer, cache, READING)
     started = time.perf_counter()
     replies = cached(list(asks.values()))
@@ -273,24 +273,24 @@ def label(
     todo: Sequence[Cell], writer: Chat, cache: Replies, *, reader: Chat | None = None, grader: Chat | None = None,
     judged: bool = True, guard: bool = True, chunk: int | None = None, attempts: int = ATTEMPTS,
     progress: Progress | None = None, pause: Callable[[float], None] = time.sleep,
-) -> Labelled:  # fmt: skip
+) -> LabelRun:  # fmt: skip
     """Measure every cell. `writer` writes records; `reader` answers and `grader` judges, the same model if not said.
 
     Without `guard` no record is checked for claims without a source, which takes a while for long clusters.
     """
 
-    def desk(chat: Chat) -> Desk:
-        return Desk(chat, cache, chunk=chunk, attempts=attempts, progress=progress, pause=pause)
+    def asker(chat: Chat) -> Asker:
+        return Asker(chat, cache, chunk=chunk, attempts=attempts, progress=progress, pause=pause)
 
-    writes, reads = desk(writer), desk(reader or writer)
-    grades = desk(grader or reader or writer) if judged else None
+    writes, reads = asker(writer), asker(reader or writer)
+    grades = asker(grader or reader or writer) if judged else None
     contexts = _write_all(todo, writes)
     replies = _read_all(todo, contexts, reads)
     verdicts = _grade_all(todo, replies, grades) if grades is not None else {}
-    rows, texts, failures, seen = [], [], Tally[str](), dict[tuple[str, int], dict[str, float]]()
+    rows, texts, failures, seen = [], [], Counter[str](), dict[tuple[str, int], dict[str, float]]()
     for place, (cell, context, reply) in enumerate(zip(todo, contexts, replies, strict=True)):
         if isinstance(context, ModelError) or isinstance(reply, ModelError):
-            failures[_fault(context, reply)] += 1
+            failures[_failure(context, reply)] += 1
             continue
         verdict = verdicts.get(place)
         if isinstance(verdict, str):  # the row stays, with the verdicts of the other judges
@@ -298,16 +298,16 @@ def label(
             verdict = None
         known = cell.case.question.id, cell.budget
         if known not in seen:
-            seen[known] = cell.case.seen(cell.budget)
-        checked = _guarded(cell, context) if guard else context
+            seen[known] = cell.case.features(cell.budget)
+        checked = _check_support(cell, context) if guard else context
         rows.append(_row(cell, seen[known], checked, reply, verdict, (writes, reads, grades)))
         texts.append(_texts(cell, checked, reply, rows[-1]))
-    desks = [writes, reads, *([grades] if grades is not None else [])]
-    return Labelled(
+    askers = [writes, reads, *([grades] if grades is not None else [])]
+    return LabelRun(
         outcomes=from_rows(rows) if rows else None,
         failures=dict(failures),
-        calls=sum(each.calls for each in desks),
-        reused=sum(each.reused for each in desks),
+        calls=sum(each.calls for each in askers),
+        reused=sum(each.reused for each in askers),
         answers=tuple(texts),
     )
 
@@ -315,19 +315,19 @@ def label(
 # -- the stages --------------------------------------------------------------------------------------------------------
 
 
-def _write_all(todo: Sequence[Cell], desk: Desk) -> list[Context | ModelError]:
+def _write_all(todo: Sequence[Cell], asker: Asker) -> list[CellContext | ModelError]:
     """Contexts of all cells. An action that asks again on the strength of its first reply gets another round."""
-    made: list[Context | ModelError] = [_WaitingError("not made yet")] * len(todo)
+    made: list[CellContext | ModelError] = [_WaitingError("not made yet")] * len(todo)
     left = list(range(len(todo)))
     while left:
         wanted: dict[str, dict[str, Ask]] = {}
         for place in left:
             cell = todo[place]
-            made[place] = _generate(cell, desk, wanted.setdefault(cell.action, {}))
+            made[place] = _generate(cell, asker, wanted.setdefault(cell.action, {}))
         left = [place for place in left if isinstance(made[place], _WaitingError)]
         for action, asks in wanted.items():
             # a note that holds nothing for the question may be rewritten to nothing; a record of nothing is a failure
-            desk.answer(asks.values(), _version(action), f"write {action}", worded=action != operate.REWRITE)
+            asker.ask_all(asks.values(), _version(action), f"write {action}", worded=action != operate.REWRITE)
     return made
 
 
@@ -335,24 +335,24 @@ def _version(action: str) -> str:
     return f"operate-{operate.ACTIONS[action].version}"
 
 
-def _generate(cell: Cell, desk: Desk, wanted: dict[str, Ask]) -> Context | ModelError:
+def _generate(cell: Cell, asker: Asker, wanted: dict[str, Ask]) -> CellContext | ModelError:
     if cell.action == RETAIN:
-        return Context(cell.case.retained(cell.budget))
+        return CellContext(cell.case.retain(cell.budget))
     count = cell.case.protocol.count
     if not operate.ACTIONS[cell.action].needs_model:
-        return Context(operate.operate(cell.action, cell.case.cluster, cell.budget, count=count).packed)
+        return CellContext(operate.operate(cell.action, cell.case.cluster, cell.budget, count=count).packed)
     try:
         made = operate.operate(
             cell.action, cell.case.cluster, cell.budget, count=count, focus=cell.focus,
-            chat=_Known(desk, _version(cell.action), wanted), **cell.draw,
+            chat=_Replay(asker, _version(cell.action), wanted), **cell.draw,
         )  # fmt: skip
     except ModelError as error:
         return error
     spent = made.usage
-    return Context(made.packed, spent.model_calls, spent.completion_tokens, spent.prompt_tokens, spent.seconds)
+    return CellContext(made.packed, spent.model_calls, spent.completion_tokens, spent.prompt_tokens, spent.seconds)
 
 
-def _guarded(cell: Cell, context: Context) -> Context:
+def _check_support(cell: Cell, context: CellContext) -> CellContext:
     """The context, with the guard's finding where a model wrote it."""
     if not context.calls or not context.packed.text:
         return context
@@ -360,59 +360,61 @@ def _guarded(cell: Cell, context: Context) -> Context:
     return replace(context, unsupported=not found.ok)
 
 
-def _read_all(todo: Sequence[Cell], contexts: Sequence[Context | ModelError], desk: Desk) -> list[Reply | ModelError]:
+def _read_all(
+    todo: Sequence[Cell], contexts: Sequence[CellContext | ModelError], asker: Asker
+) -> list[Reply | ModelError]:
     asks = [
-        None if isinstance(context, ModelError) else _reading(cell, context)
+        None if isinstance(context, ModelError) else _reader_ask(cell, context)
         for cell, context in zip(todo, contexts, strict=True)
     ]
-    desk.answer([ask for ask in asks if ask is not None], READING, "read")
-    return [ModelError("there is no context") if ask is None else desk.known[desk.key(ask, READING)] for ask in asks]
+    asker.ask_all([ask for ask in asks if ask is not None], READING, "read")
+    return [ModelError("there is no context") if ask is None else asker.known[asker.key(ask, READING)] for ask in asks]
 
 
-def _reading(cell: Cell, context: Context) -> Ask:
+def _reader_ask(cell: Cell, context: CellContext) -> Ask:
     asked = cell.case.question
     return answer.prompt(asked.text, context.packed.text, asked_on=asked.date, logprobs=True, **cell.draw)
 
 
-def _grade_all(todo: Sequence[Cell], replies: Sequence[Reply | ModelError], desk: Desk) -> dict[int, float | str]:
+def _grade_all(todo: Sequence[Cell], replies: Sequence[Reply | ModelError], asker: Asker) -> dict[int, float | str]:
     """Place -> the judge's verdict, or why there is none."""
     asks = {
-        place: judge.prompt(_case(cell, reply))
+        place: judge.prompt(_submission(cell, reply))
         for place, (cell, reply) in enumerate(zip(todo, replies, strict=True))
         if isinstance(reply, Reply)
     }
-    desk.answer(asks.values(), GRADING, "judge")
-    found = {place: _verdict(desk, ask) for place, ask in asks.items()}
-    again = {place: _insist(desk, asks[place]) for place, seen in found.items() if seen == UNREADABLE}
-    desk.answer(again.values(), GRADING, "judge again")
-    return found | {place: _verdict(desk, ask) for place, ask in again.items()}
+    asker.ask_all(asks.values(), GRADING, "judge")
+    found = {place: _verdict(asker, ask) for place, ask in asks.items()}
+    again = {place: _insist(asker, asks[place]) for place, seen in found.items() if seen == UNREADABLE}
+    asker.ask_all(again.values(), GRADING, "judge again")
+    return found | {place: _verdict(asker, ask) for place, ask in again.items()}
 
 
-def _verdict(desk: Desk, ask: Ask) -> float | str:
-    said = desk.known[desk.key(ask, GRADING)]
+def _verdict(asker: Asker, ask: Ask) -> float | str:
+    said = asker.known[asker.key(ask, GRADING)]
     if isinstance(said, ModelError):
         return said.code
     verdict = judge.verdict(said)
     return UNREADABLE if verdict is None else verdict
 
 
-def _insist(desk: Desk, ask: Ask) -> Ask:
+def _insist(asker: Asker, ask: Ask) -> Ask:
     """The ask once more, after a reply that was neither yes nor no."""
-    said = desk.known[desk.key(ask, GRADING)]
+    said = asker.known[asker.key(ask, GRADING)]
     assert isinstance(said, Reply)
     more = ({"role": "assistant", "content": said.text}, {"role": "user", "content": "One word: yes or no?"})
     return replace(ask, messages=(*ask.messages, *more))
 
 
-def _case(cell: Cell, reply: Reply) -> judge.Case:
+def _submission(cell: Cell, reply: Reply) -> judge.Submission:
     asked = cell.case.question
-    return judge.Case(asked.text, asked.answer, reply.text, asked.raw_type, asked.abstention)
+    return judge.Submission(asked.text, asked.answer, reply.text, asked.raw_type, asked.abstention)
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-def _fault(context: Context | ModelError, reply: Reply | ModelError) -> str:
+def _failure(context: CellContext | ModelError, reply: Reply | ModelError) -> str:
     """Why a cell has no outcome."""
     if isinstance(context, ModelError):
         return f"write: {context.code}"
@@ -420,11 +422,11 @@ def _fault(context: Context | ModelError, reply: Reply | ModelError) -> str:
 
 
 def _row(
-    cell: Cell, seen: Mapping[str, float], context: Context, reply: Reply, verdict: float | None,
-    desks: tuple[Desk, Desk, Desk | None],
+    cell: Cell, seen: Mapping[str, float], context: CellContext, reply: Reply, verdict: float | None,
+    askers: tuple[Asker, Asker, Asker | None],
 ) -> dict[str, Any]:  # fmt: skip
-    writes, reads, grades = desks
-    asked, protocol, case = cell.case.question, cell.case.protocol, _case(cell, reply)
+    writes, reads, grades = askers
+    asked, protocol, case = cell.case.question, cell.case.protocol, _submission(cell, reply)
     judges = {} if grades is None else {f"{JUDGE}llm": verdict}
     judges |= {JUDGE + name: score(case) for name, score in judge.DETERMINISTIC.items()}
     return {
@@ -455,7 +457,7 @@ def settings(cell: Cell, writer: Chat, reader: Chat, grader: Chat | None) -> dic
     }  # fmt: skip
 
 
-def _texts(cell: Cell, context: Context, reply: Reply, row: Mapping[str, Any]) -> dict[str, Any]:
+def _texts(cell: Cell, context: CellContext, reply: Reply, row: Mapping[str, Any]) -> dict[str, Any]:
     """A row's words, for people; they hold text of the benchmark and are kept apart from the outcomes."""
     asked = cell.case.question
     verdicts = {name: value for name, value in row.items() if name.startswith(JUDGE)}
@@ -464,9 +466,3 @@ def _texts(cell: Cell, context: Context, reply: Reply, row: Mapping[str, Any]) -
         "budget": cell.budget, "action": cell.arm, "realization": cell.realization, "context": context.packed.text,
         "reply": reply.text, "abstention": asked.abstention, **verdicts,
     }  # fmt: skip
-
-
-def lines(protocol: Protocol) -> Iterator[str]:
-    """The protocol in words, for a report."""
-    yield f"{protocol.name}: {protocol.retriever} candidates, retention {protocol.order}"
-    yield f"costs {protocol.accounting} in {protocol.counter} tokens, types {'given' if protocol.typed else 'guessed'}"

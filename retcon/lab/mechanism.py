@@ -84,7 +84,7 @@ class Swap:
         return not self.residual.any()
 
 
-def localized(*, F: ArrayLike, G: ArrayLike, H: ArrayLike, J: ArrayLike, before: ArrayLike, record: ArrayLike) -> Swap:  # noqa: N803
+def localize(*, F: ArrayLike, G: ArrayLike, H: ArrayLike, J: ArrayLike, before: ArrayLike, record: ArrayLike) -> Swap:  # noqa: N803
     """The swap under the assumption: the record is read on X and J, and all other queries keep what they had."""
     given: dict[str, Any] = {"F": F, "G": G, "H": H, "J": J, "before": before, "record": record}
     same = Swap(**given | {"after": before})
@@ -182,7 +182,7 @@ def plug_in(predicted: ArrayLike, true: ArrayLike) -> PlugIn:
 
 
 @dataclass(frozen=True)
-class Curve:
+class Growth:
     """A quantity that grows with the budget from `low` towards `high`, half of the way at `half` tokens."""
 
     low: float
@@ -202,8 +202,8 @@ class Operator:
     """What an operator's record holds at a budget, and how well."""
 
     name: str
-    coverage: Curve  # share of the queries that the record supports
-    fidelity: Curve  # signed fidelity where no exact detail is asked for
+    coverage: Growth  # share of the queries that the record supports
+    fidelity: Growth  # signed fidelity where no exact detail is asked for
     loss: float = 0.0  # fidelity that a query for an exact detail loses
 
     def __post_init__(self) -> None:
@@ -237,7 +237,7 @@ class Population:
             raise InputError(f"operators need names of their own, at least one: {', '.join(names) or 'none given'}")
 
 
-def packed(costs: ArrayLike, budget: int, clusters: ArrayLike | None = None) -> Mask:
+def pack(costs: ArrayLike, budget: int, clusters: ArrayLike | None = None) -> Mask:
     """Which notes fit, the cheapest of each cluster first. What fits a budget fits every larger one."""
     each = _costs(costs)
     groups = _labels(np.zeros(len(each), np.int64) if clusters is None else clusters, len(each))
@@ -250,19 +250,19 @@ def packed(costs: ArrayLike, budget: int, clusters: ArrayLike | None = None) -> 
 
 
 @dataclass(frozen=True, eq=False)
-class Retained:
+class Retention:
     """What retention gives each query at a budget."""
 
     G: Mask
     contribution: Floats  # s_B(q, M)
 
 
-def retained(population: Population, budget: int) -> Retained:
+def retention(population: Population, budget: int) -> Retention:
     """The queries that a packed note applies to, and the fidelity of the best-ranked such note."""
-    applies = (population.phi != 0) & packed(population.costs, budget, population.clusters)[:, None]  # (notes, queries)
+    applies = (population.phi != 0) & pack(population.costs, budget, population.clusters)[:, None]  # (notes, queries)
     first = applies.argmax(axis=0)
     grounded = applies.any(axis=0)
-    return Retained(grounded, np.where(grounded, population.phi[first, np.arange(len(first))], 0.0))
+    return Retention(grounded, np.where(grounded, population.phi[first, np.arange(len(first))], 0.0))
 
 
 def swap(population: Population, operator: Operator, budget: int, *, evict: bool = False) -> Swap:
@@ -271,10 +271,10 @@ def swap(population: Population, operator: Operator, budget: int, *, evict: bool
     With `evict` the raw notes leave altogether, as in a context that holds the record alone: what they said and the
     record does not is lost, outside H, and shows as spillover.
     """
-    return _swap(population, operator, budget, retained(population, budget), evict=evict)
+    return _swap(population, operator, budget, retention(population, budget), evict=evict)
 
 
-def _swap(population: Population, operator: Operator, budget: int, raw: Retained, *, evict: bool) -> Swap:
+def _swap(population: Population, operator: Operator, budget: int, raw: Retention, *, evict: bool) -> Swap:
     supported = population.turn < operator.coverage(budget)
     record = np.clip(operator.fidelity(budget) - operator.loss * population.detail, -1, 1)
     given: dict[str, Any] = {
@@ -285,7 +285,7 @@ def _swap(population: Population, operator: Operator, budget: int, raw: Retained
         "before": raw.contribution,
         "record": record,
     }
-    return Swap(**given, after=np.where(supported, record, 0.0)) if evict else localized(**given)
+    return Swap(**given, after=np.where(supported, record, 0.0)) if evict else localize(**given)
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,8 +314,8 @@ class Sweep:
 
 def sweep(population: Population, budgets: Sequence[int] = BUDGETS, *, evict: bool = False) -> Sweep:
     """Coverage, replacement, spillover and gain of each operator at each budget."""
-    each = _rising(budgets)
-    raws = [retained(population, budget) for budget in each]
+    each = _check_rising(budgets)
+    raws = [retention(population, budget) for budget in each]
     effects = [
         [decompose(_swap(population, operator, budget, raw, evict=evict)) for operator in population.operators]
         for budget, raw in zip(each, raws, strict=True)
@@ -333,7 +333,7 @@ def sweep(population: Population, budgets: Sequence[int] = BUDGETS, *, evict: bo
 
 def crossings(budgets: Sequence[int], gains: ArrayLike) -> tuple[float, ...]:
     """The budgets at which a gain turns from positive to not, or back; straight lines on a log2 axis in between."""
-    x, y = np.log2(_rising(budgets)), _finite("gains", gains)
+    x, y = np.log2(_check_rising(budgets)), _finite("gains", gains)
     if y.shape != x.shape:
         raise InputError(f"{y.size} gains for {x.size} budgets")
     at = np.flatnonzero((y[:-1] > 0) != (y[1:] > 0))
@@ -360,9 +360,9 @@ def example(*, clusters: int = 32, notes: int = 6, queries: int = 3) -> Populati
         turn=_spread(n, (np.sqrt(5) - 1) / 2),
         detail=_spread(n, np.sqrt(2)),
         operators=(
-            Operator("merge", Curve(0.0, 0.95, 28), Curve(0.55, 0.85, 48), loss=0.25),
-            Operator("abstract", Curve(0.0, 0.82, 5), Curve(0.55, 0.70, 64), loss=0.40),
-            Operator("rewrite", Curve(0.0, 1.0, 170), Curve(0.80, 0.92, 64), loss=0.10),
+            Operator("merge", Growth(0.0, 0.95, 28), Growth(0.55, 0.85, 48), loss=0.25),
+            Operator("abstract", Growth(0.0, 0.82, 5), Growth(0.55, 0.70, 64), loss=0.40),
+            Operator("rewrite", Growth(0.0, 1.0, 170), Growth(0.80, 0.92, 64), loss=0.10),
         ),
     )
 
@@ -455,7 +455,7 @@ def _budget(budget: int) -> int:
     return whole
 
 
-def _rising(budgets: Sequence[int]) -> tuple[int, ...]:
+def _check_rising(budgets: Sequence[int]) -> tuple[int, ...]:
     each = tuple(_budget(budget) for budget in budgets)
     if not each or any(b <= a for a, b in pairwise(each)):
         raise InputError(f"budgets must rise, and be at least one: {', '.join(map(str, each)) or 'none given'}")

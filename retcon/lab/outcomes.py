@@ -1,7 +1,8 @@
-"""Outcomes: what was measured offline, one row for a question, a budget, an action and a realization.
+"""A file or rows -> Outcomes -> Panel: what was measured offline, checked, then as dense arrays.
 
-A table on disk (CSV, or Parquet with the extra `learn`) becomes `Outcomes`, a checked set of columns, and from it a
-`Panel`: dense arrays [question, budget, action] that the learning code works on. Columns:
+`Outcomes` has a row for each question, budget, action and realization; on disk it is CSV, or Parquet with the extra
+`lab`. It is a dict of NumPy columns: no data frame is needed, so that labelling writes CSV where pyarrow is missing.
+`Panel` is [question, budget, action], which all learning code works on. Columns:
 
     dataset setting question_id conversation type budget action realization pair fold
     notes cluster_tokens sessions fit inconsistency similarity p_<type>        what is known before generation
@@ -41,9 +42,11 @@ JUDGE = "judge_"
 KEY = ("dataset", "setting", "question_id", "budget", "action", "realization", "pair", "model", "reader")
 TEXT = ("dataset", "setting", "question_id", "conversation", "type", "action", "pair", "fold")
 WHOLE = ("budget", "realization")
-SEEN = ("notes", "cluster_tokens", "sessions", "fit", "inconsistency", "similarity", *(f"p_{name}" for name in TYPES))
-SPENT = ("context_tokens", "generated_tokens", "prompted_tokens", "model_calls", "reader_tokens", "seconds")
-NUMBERS = (*SEEN, *SPENT, "abstained", "logprob", "unsupported")
+KNOWN_BEFORE = (
+    "notes", "cluster_tokens", "sessions", "fit", "inconsistency", "similarity", *(f"p_{name}" for name in TYPES),
+)  # fmt: skip
+COSTS = ("context_tokens", "generated_tokens", "prompted_tokens", "model_calls", "reader_tokens", "seconds")
+NUMBERS = (*KNOWN_BEFORE, *COSTS, "abstained", "logprob", "unsupported")
 # The names benchmarks give their types; LoCoMo's open questions (cat3) have no counterpart and go with multi-session.
 TYPE_OF = {"cat1": 1, "cat2": 2, "cat3": 1, "cat4": 0}
 _DEFAULT = {
@@ -71,7 +74,7 @@ class Outcomes:
     @property
     def actions(self) -> tuple[str, ...]:
         """Every action in the table, retain first, the others by name."""
-        return _ordered(set(self.columns["action"].tolist()))
+        return _order_actions(set(self.columns["action"].tolist()))
 
     def where(self, **only: object) -> Outcomes:
         """The rows whose columns have these values: `where(setting="controlled")`; a None is no condition."""
@@ -101,7 +104,7 @@ def read(path: str | PathLike[str]) -> Outcomes:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     try:
         columns = _parse_csv(raw) if path.suffix.lower() == ".csv" else _parse_parquet(raw)
-        return checked(columns)
+        return check_columns(columns)
     except InputError as error:
         raise InputError(f"{path.name}: {error}") from None
 
@@ -121,11 +124,11 @@ def from_rows(rows: Iterable[Mapping[str, Any]]) -> Outcomes:
     """The checked table of these rows; a key that a row lacks, or has as None, is missing there."""
     rows = list(rows)
     names = dict.fromkeys(name for row in rows for name in row)
-    return checked({name: [row.get(name) for row in rows] for name in names})
+    return check_columns({name: [row.get(name) for row in rows] for name in names})
 
 
-def checked(columns: Mapping[str, Sequence[Any]]) -> Outcomes:
-    """The table with every column in its type and every row possible; else an InputError that names the row."""
+def check_columns(columns: Mapping[str, Sequence[Any]]) -> Outcomes:
+    """The table with every column in its type; an InputError names the first row that cannot be."""
     if not columns or not len(next(iter(columns.values()))):
         raise InputError("there are no outcomes")
     if missing := [name for name in ("question_id", "budget", "action") if name not in columns]:
@@ -133,7 +136,7 @@ def checked(columns: Mapping[str, Sequence[Any]]) -> Outcomes:
     size = len(columns["question_id"])
     if odd := [name for name, values in columns.items() if len(values) != size]:
         raise InputError(f"{len(columns[odd[0]])} values of {odd[0]} and {size} of question_id")
-    typed = {name: _typed(name, values) for name, values in columns.items()}
+    typed = {name: _convert(name, values) for name, values in columns.items()}
     for name, value in _DEFAULT.items():
         typed.setdefault(name, np.full(size, value, dtype=object if isinstance(value, str) else np.int64))
     conversations = typed.setdefault("conversation", typed["question_id"].copy())
@@ -178,7 +181,7 @@ class Panel:
     retentions: Array  # [q, b], the mean of all retentions
     abstained: Array | None  # [q, b, a, r]
     judge: str  # whose verdicts the utilities are
-    tokens: Mapping[str, Array]  # of SPENT: [q, b, a]; only the columns that the table has
+    tokens: Mapping[str, Array]  # of COSTS: [q, b, a]; only the columns that the table has
     logprob: Array | None = None  # [q, b, a, r]
     dataset: str = ""
 
@@ -209,7 +212,7 @@ class Panel:
             **{name: values[index] for name, values in part.items()},
         )
 
-    def hidden(self) -> Panel:
+    def without_outcomes(self) -> Panel:
         """What a policy may see of questions it is tested on: everything known before generation, no outcome."""
         return replace(
             self,
@@ -254,84 +257,80 @@ def panel(
     """
     if not len(outcomes):
         raise InputError("there are no outcomes of that kind")
-    judge = _judge(outcomes, judge)
+    judge = _choose_judge(outcomes, judge)
     for name in ("dataset", "setting", "model", "reader"):
         blank = {""} if name in ("model", "reader") else set()  # where nothing was written, no model need be named
         found = sorted(set(outcomes.columns[name].tolist()) - blank)
         if len(found) > 1:
             raise InputError(f"the rows are of several {name}s ({', '.join(found)}): choose one with {name}=")
-    chosen = _ordered(set(actions) if actions is not None else set(outcomes.actions))
+    chosen = _order_actions(set(actions) if actions is not None else set(outcomes.actions))
     if RETAIN not in chosen:
         raise InputError(f"the actions must include retain: {', '.join(chosen)}")
     if unknown := [name for name in chosen if name not in outcomes.actions]:
         raise InputError(f"no outcomes of {', '.join(unknown)}; there are {', '.join(outcomes.actions)}")
-    at = outcomes.where(action=list(chosen), budget=_budgets(outcomes, chosen, budgets))
-    return _Builder(at, chosen, JUDGE + judge).build()
+    at = outcomes.where(action=list(chosen), budget=_choose_budgets(outcomes, chosen, budgets))
+    return _PanelBuilder(at, chosen, JUDGE + judge).build()
 
 
-class _Builder:
+class _PanelBuilder:
     """Fills the arrays of a panel from the rows of one dataset and setting."""
 
     def __init__(self, table: Outcomes, actions: tuple[str, ...], judge: str) -> None:
         self.table, self.actions, self.judge = table, actions, judge
         column = table.columns
-        self.names = sorted(set(column["question_id"].tolist()))
-        self.budgets = tuple(sorted(set(column["budget"].tolist())))
-        place = {name: i for i, name in enumerate(self.names)}
-        self.q = np.array([place[name] for name in column["question_id"].tolist()])
-        self.b = np.searchsorted(self.budgets, column["budget"])
-        act = {name: i for i, name in enumerate(actions)}
-        self.a = np.array([act[name] for name in column["action"].tolist()])
+        names, self.q = np.unique(column["question_id"], return_inverse=True)
+        budgets, self.b = np.unique(column["budget"], return_inverse=True)
+        self.a = np.array([actions.index(name) for name in column["action"].tolist()])
         self.r = np.unique(column["realization"], return_inverse=True)[1]
+        self.names, self.budgets = names.tolist(), tuple(budgets.tolist())
         self.shape = (len(self.names), len(self.budgets), len(actions), int(self.r.max()) + 1)
 
     def build(self) -> Panel:
         values = self.table.columns[self.judge]
-        self._check_once()
         own = self._own_rows()
         runs = self._runs(values, own)
         self._check_complete(runs)
         features, x = self._features()
+        complete = self._complete_columns()
         made = Panel(
             questions=tuple(self.names), conversations=tuple(self._per_question("conversation")),
             types=np.array([type_index(raw) for raw in self._per_question("type")]), budgets=self.budgets,
-            actions=self.actions, features=features, x=x, runs=runs, retained=self._retained(values, runs),
-            retentions=self._retentions(values), abstained=self._runs_of("abstained", own),
-            logprob=self._runs_of("logprob", own), judge=self.judge.removeprefix(JUDGE),
-            tokens={name: run_mean(self._runs(column, own)) for name, column in self._spent()},
+            actions=self.actions, features=features, x=x, runs=runs, retained=self._retained_runs(values, runs),
+            retentions=self._retentions(values), judge=self.judge.removeprefix(JUDGE),
+            abstained=self._runs(complete["abstained"], own) if "abstained" in complete else None,
+            logprob=self._runs(complete["logprob"], own) if "logprob" in complete else None,
+            tokens={name: run_mean(self._runs(complete[name], own)) for name in COSTS if name in complete},
             dataset=self.table.columns["dataset"][0],
         )  # fmt: skip
         return made.take(_by_content(made))
 
-    def _own_rows(self) -> NDArray[np.bool_]:
+    def _own_rows(self) -> NDArray[np.intp]:
         """One row a cell and realization: of several retentions the one without a pair, else the first pair's."""
-        pair = self.table.columns["pair"]
-        own = np.asarray((self.a > 0) | (pair == ""))
-        have = {cell for cell, mine in zip(self._cells(), own, strict=True) if mine}
-        first: dict[tuple[int, ...], tuple[str, int]] = {}
-        for row, (cell, mine) in enumerate(zip(self._cells(), own, strict=True)):
-            if not mine and cell not in have:
-                first[cell] = min(first.get(cell, ("\uffff", row)), (pair[row], row))
-        own[[row for _, row in first.values()]] = True
-        return own
+        own: dict[tuple[int, ...], int] = {}
+        pairs, seen = self.table.columns["pair"].tolist(), set()
+        for row, (cell, pair) in enumerate(zip(self._cells(), pairs, strict=True)):
+            if (cell, pair) in seen:
+                q, b, a, _ = cell
+                raise InputError(
+                    f"two outcomes, with and without a model's name: {self._cell(q, b)} under {self.actions[a]}"
+                )
+            seen.add((cell, pair))
+            if cell not in own or pair < pairs[own[cell]]:
+                own[cell] = row
+        return np.array(list(own.values()), np.intp)
 
     def _cells(self) -> Iterator[tuple[int, ...]]:
         return zip(self.q.tolist(), self.b.tolist(), self.a.tolist(), self.r.tolist(), strict=True)
 
-    def _runs(self, values: Column, own: NDArray[np.bool_]) -> Array:
+    def _runs(self, values: Column, own: NDArray[np.intp]) -> Array:
         out = np.full(self.shape, np.nan)
         out[self.q[own], self.b[own], self.a[own], self.r[own]] = values[own]
         return out
 
-    def _runs_of(self, name: str, own: NDArray[np.bool_]) -> Array | None:
-        found = self.table.columns.get(name)
-        return None if found is None or np.isnan(found).any() else self._runs(found, own)
-
-    def _spent(self) -> Iterator[tuple[str, Column]]:
-        for name in SPENT:
-            found = self.table.columns.get(name)
-            if found is not None and not np.isnan(found).any():
-                yield name, found
+    def _complete_columns(self) -> dict[str, Column]:
+        """The columns of numbers that every row has."""
+        given = {name: self.table.columns[name] for name in NUMBERS if name in self.table.columns}
+        return {name: values for name, values in given.items() if not np.isnan(values).any()}
 
     def _retentions(self, values: Column) -> Array:
         sums, counts = np.zeros((2, *self.shape[:2]))
@@ -340,7 +339,7 @@ class _Builder:
         np.add.at(counts, (self.q[mine], self.b[mine]), 1)
         return sums / counts
 
-    def _retained(self, values: Column, runs: Array) -> Array:
+    def _retained_runs(self, values: Column, runs: Array) -> Array:
         """Each action's own retention runs; where an action has none of its own, the plain ones."""
         out = np.repeat(runs[:, :, :1], self.shape[2], axis=2)
         pair, place = self.table.columns["pair"], {name: i for i, name in enumerate(self.actions)}
@@ -348,16 +347,6 @@ class _Builder:
             if pair[row] in place:
                 out[self.q[row], self.b[row], place[pair[row]], self.r[row]] = values[row]
         return np.where(np.isnan(runs), np.nan, out)
-
-    def _check_once(self) -> None:
-        seen = set()
-        for cell, pair in zip(self._cells(), self.table.columns["pair"].tolist(), strict=True):
-            if (cell, pair) in seen:
-                q, b, a, _ = cell
-                raise InputError(
-                    f"two outcomes, with and without a model's name: {self._cell(q, b)} under {self.actions[a]}"
-                )
-            seen.add((cell, pair))
 
     def _check_complete(self, runs: Array) -> None:
         gaps = np.argwhere(np.isnan(runs).all(axis=3))
@@ -374,7 +363,7 @@ class _Builder:
     def _features(self) -> tuple[tuple[str, ...], Array]:
         """Names and values [q, b, feature], from the retention rows; a column that the table lacks is left out."""
         shape = self.shape[:2]
-        seen = {name: values for name in SEEN if (values := self._seen(name)) is not None}
+        seen = {name: values for name in KNOWN_BEFORE if (values := self._feature(name)) is not None}
         budgets = np.broadcast_to(np.array(self.budgets, np.float64), shape)
         made = {"budget": budgets / BUDGET_UNIT}
         made |= {name: seen[name] for name in ("notes",) if name in seen}
@@ -387,7 +376,7 @@ class _Builder:
             made[name] = seen.get(f"p_{name}", hot)
         return tuple(made), np.stack(list(made.values()), axis=2)
 
-    def _seen(self, name: str) -> Array | None:
+    def _feature(self, name: str) -> Array | None:
         """[q, b] of a column, None where no retention has it. All retentions of a cell must say the same."""
         mine = np.flatnonzero(self.a == 0)
         values = self.table.columns.get(name, np.full(len(self.a), np.nan))[mine]
@@ -468,10 +457,10 @@ def _pyarrow() -> tuple[Any, Any]:
 
 def _to_csv(outcomes: Outcomes) -> str:
     rows = ([_cell(value) for value in row.values()] for row in outcomes.rows())
-    return "".join(",".join(map(_quoted, row)) + "\n" for row in ([*outcomes.columns], *rows))
+    return "".join(",".join(map(_quote, row)) + "\n" for row in ([*outcomes.columns], *rows))
 
 
-def _quoted(cell: str) -> str:
+def _quote(cell: str) -> str:
     # csv.writer leaves a lone carriage return bare, and csv.reader then ends the row there
     return '"' + cell.replace('"', '""') + '"' if _SPECIAL.search(cell) else cell
 
@@ -492,7 +481,7 @@ def _cell(value: Any) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
 
-def _typed(name: str, values: Sequence[Any]) -> Column:
+def _convert(name: str, values: Sequence[Any]) -> Column:
     if name in WHOLE:
         return np.array([_whole(name, number, value) for number, value in enumerate(values, 1)], np.int64)
     if name in NUMBERS or name.startswith(JUDGE):
@@ -500,7 +489,7 @@ def _typed(name: str, values: Sequence[Any]) -> Column:
     return np.array(["" if value is None else str(value) for value in values], object)
 
 
-def _as_written(value: object) -> str:
+def _show(value: object) -> str:
     """The value as it would stand in a file."""
     return repr(shown(value, 40).strip("'"))
 
@@ -511,7 +500,7 @@ def _number(name: str, row: int, value: Any) -> float:
     try:
         found = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"row {row}: {name} is {_as_written(value)}, not a number") from None
+        raise InputError(f"row {row}: {name} is {_show(value)}, not a number") from None
     if math.isinf(found):
         raise InputError(f"row {row}: {name} is not finite")
     return found
@@ -520,7 +509,7 @@ def _number(name: str, row: int, value: Any) -> float:
 def _whole(name: str, row: int, value: Any) -> int:
     found = _number(name, row, value)
     if not 0 <= found <= _MOST or found != int(found):
-        raise InputError(f"row {row}: {name} is {_as_written(value)}, not a whole number of 0 or more")
+        raise InputError(f"row {row}: {name} is {_show(value)}, not a whole number of 0 or more")
     return int(found)
 
 
@@ -536,19 +525,19 @@ def _faults(table: Outcomes) -> Iterator[str]:
             yield f"row {row + 1}: {JUDGE}{judge} is {_cell(float(values[row]))}, a utility lies in [0, 1]"
     for row in np.flatnonzero((column["pair"] != "") & (column["action"] != RETAIN)):
         yield f"row {row + 1}: only a retention has a pair, {column['action'][row]} has {column['pair'][row]!r}"
-    yield from _repeated(column)
+    yield from _find_repeats(column)
     for name, many in (("fold", "folds"), ("conversation", "conversations"), ("type", "types")):
-        yield from _torn(column, name, many)
+        yield from _find_disagreements(column, name, many)
 
 
-def _repeated(column: Mapping[str, Column]) -> Iterator[str]:
+def _find_repeats(column: Mapping[str, Column]) -> Iterator[str]:
     seen: dict[tuple[Any, ...], int] = {}
     for row, key in enumerate(zip(*(column[name].tolist() for name in KEY), strict=True), 1):
         if seen.setdefault(key, row) != row:
             yield f"rows {seen[key]} and {row} are the same outcome: {key[2]} at {key[3]} tokens under {key[4]}"
 
 
-def _torn(column: Mapping[str, Column], name: str, many: str) -> Iterator[str]:
+def _find_disagreements(column: Mapping[str, Column], name: str, many: str) -> Iterator[str]:
     """A question whose rows disagree on something that belongs to the question."""
     first: dict[tuple[str, str, str], str] = {}
     keys = zip(*(column[part].tolist() for part in ("dataset", "setting", "question_id")), strict=True)
@@ -557,7 +546,7 @@ def _torn(column: Mapping[str, Column], name: str, many: str) -> Iterator[str]:
             yield f"question {key[2]} is in two {many}: {first[key]} and {value}"
 
 
-def _judge(outcomes: Outcomes, judge: str | None) -> str:
+def _choose_judge(outcomes: Outcomes, judge: str | None) -> str:
     if judge is None:
         return "llm" if "llm" in outcomes.judges else outcomes.judges[0]
     if judge not in outcomes.judges:
@@ -565,7 +554,7 @@ def _judge(outcomes: Outcomes, judge: str | None) -> str:
     return judge
 
 
-def _budgets(outcomes: Outcomes, actions: Sequence[str], asked: Sequence[int] | None) -> list[int]:
+def _choose_budgets(outcomes: Outcomes, actions: Sequence[str], asked: Sequence[int] | None) -> list[int]:
     """The budgets asked for; else those at which each of these actions was measured at all."""
     at = [set(outcomes.where(action=action).columns["budget"].tolist()) for action in actions]
     common = sorted(set.intersection(*at))
@@ -580,6 +569,6 @@ def _budgets(outcomes: Outcomes, actions: Sequence[str], asked: Sequence[int] | 
     return common
 
 
-def _ordered(actions: set[str]) -> tuple[str, ...]:
+def _order_actions(actions: set[str]) -> tuple[str, ...]:
     rest = sorted(actions - {RETAIN})
     return (RETAIN, *rest) if RETAIN in actions else tuple(rest)

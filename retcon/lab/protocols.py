@@ -83,7 +83,7 @@ class Case:
     cluster: Cluster
     protocol: Protocol
 
-    def seen(self, budget: int) -> dict[str, float]:
+    def features(self, budget: int) -> dict[str, float]:
         """What is known before generation, by the names of the outcomes table."""
         cluster, protocol = self.cluster, self.protocol
         fit = pack.fit_fraction(
@@ -107,7 +107,7 @@ class Case:
             return query_type(self.question.text)
         return tuple(float(self.question.type == name) for name in TYPES)
 
-    def retained(self, budget: int) -> Packed:
+    def retain(self, budget: int) -> Packed:
         """Whole notes, as this protocol packs them."""
         return pack.retain(
             self.cluster, budget, count=self.protocol.count, order=self.protocol.order,
@@ -118,18 +118,18 @@ class Case:
 def cases(questions: Iterable[Question], protocol: Protocol) -> Iterator[Case]:
     """The questions with their clusters. A question without what the protocol needs is an InputError."""
     if protocol.retriever == GOLD:
-        return (_gold(question, protocol) for question in questions)
-    return _found(questions, protocol)
+        return (_gold_case(question, protocol) for question in questions)
+    return _retrieve_cases(questions, protocol)
 
 
-def _gold(question: Question, protocol: Protocol) -> Case:
+def _gold_case(question: Question, protocol: Protocol) -> Case:
     if not question.evidence:
         raise InputError(f"question {question.id} has no gold evidence, which the {protocol.name} protocol needs")
     hits = tuple(Hit(note, 1.0, rank) for rank, note in enumerate(question.evidence, 1))
-    return Case(question, _costed(Cluster(question.text, hits), protocol), protocol)
+    return Case(question, _with_costs(Cluster(question.text, hits), protocol), protocol)
 
 
-def _found(questions: Iterable[Question], protocol: Protocol) -> Iterator[Case]:
+def _retrieve_cases(questions: Iterable[Question], protocol: Protocol) -> Iterator[Case]:
     """One store a history: questions that follow one another share it."""
     for _, some in groupby(questions, key=lambda question: id(question.history)):
         group = list(some)
@@ -137,14 +137,14 @@ def _found(questions: Iterable[Question], protocol: Protocol) -> Iterator[Case]:
             raise InputError(f"question {group[0].id} has no history, which the {protocol.name} protocol needs")
         store = SqliteStore(":memory:")
         try:
-            store.add(list(chained(group[0].history)))
+            store.add(list(chain_turns(group[0].history)))
             for question in group:
                 yield Case(question, _search(store, question, protocol), protocol)
         finally:
             store.close()
 
 
-def chained(history: Iterable[Note]) -> Iterator[Note]:
+def chain_turns(history: Iterable[Note]) -> Iterator[Note]:
     """The turns, each after the one before it, as `Memory.add` makes them of a list.
 
     That is the one it names, if it has been seen; of a session the newest turn, which the store finds by itself; and
@@ -174,7 +174,7 @@ def _search(store: SqliteStore, question: Question, protocol: Protocol) -> Clust
     return retrieve.cluster(question.text, hits, costs, cap=protocol.cap)
 
 
-def _costed(cluster: Cluster, protocol: Protocol) -> Cluster:
+def _with_costs(cluster: Cluster, protocol: Protocol) -> Cluster:
     return replace(cluster, costs=tuple(pack.costs(cluster, count=protocol.count, accounting=protocol.accounting)))
 
 

@@ -79,12 +79,12 @@ def train(
     Without a penalty the one of `PENALTIES` with the lowest cross-validated log-loss is taken, questions of one group
     always in the same fold. The order of the questions changes nothing.
     """
-    hits, truth = _read(queries, types)
+    hits, truth = _check_training(queries, types)
     if penalty is None:
         penalty = best_penalty(hits, truth, groups=groups, folds=folds, seed=seed)
     elif not (np.isfinite(penalty) and penalty > 0):
         raise InputError(f"the penalty must be above 0, not {penalty}")
-    (w,) = fits(hits, truth, (penalty,))
+    (w,) = fit_path(hits, truth, (penalty,))
     odds = w[:, 1:] - w[:, :1]  # against the first type
     return QueryTypes(PATTERNS, tuple(map(tuple, odds[1:].tolist())), tuple(odds[0].tolist()))
 
@@ -110,7 +110,7 @@ def out_of_fold(
     The penalty, unless it is given, is chosen inside each training part too, so a row does not depend in any way on the
     types in its own group.
     """
-    hits, truth = _read(queries, types)
+    hits, truth = _check_training(queries, types)
     labels = _labels(groups, len(truth))
     fold, out = deal(labels, folds=folds, seed=seed), np.empty((len(truth), len(TYPES)))
     for f in np.unique(fold):
@@ -142,10 +142,8 @@ def split_probabilities(
         raise InputError(f"{len(hits)} questions, {len(truth)} types and a mask of {len(seen)}")
     if len(both := np.intersect1d(labels[seen], labels[~seen])):
         raise InputError(f"{len(both)} groups are in the training part and outside it, {both[0]} for one")
-    out = np.empty((len(hits), len(TYPES)))
+    out = probabilities(train(hits[seen], truth[seen], groups=labels[seen], penalty=penalty, seed=seed), hits)
     out[seen] = out_of_fold(hits[seen], truth[seen], labels[seen], folds=folds, penalty=penalty, seed=seed)
-    model = train(hits[seen], truth[seen], groups=labels[seen], penalty=penalty, seed=seed)
-    out[~seen] = probabilities(model, hits[~seen])
     return out
 
 
@@ -155,7 +153,7 @@ def best_penalty(hits: Hits, types: Places, *, groups: ArrayLike | None = None, 
     fold, loss = deal(labels, folds=folds, seed=seed), np.zeros(len(PENALTIES))
     for f in np.unique(fold):
         seen, x = fold != f, _with_one(hits[fold == f])
-        for i, w in enumerate(fits(hits[seen], types[seen], PENALTIES)):
+        for i, w in enumerate(fit_path(hits[seen], types[seen], PENALTIES)):
             loss[i] -= _log_softmax(x @ w)[np.arange(len(x)), types[~seen]].sum()
     return PENALTIES[int(loss.argmin())]
 
@@ -168,7 +166,7 @@ def deal(groups: ArrayLike, *, folds: int, seed: int) -> Places:
     return np.random.default_rng(seed).permutation(len(names))[group] % folds
 
 
-def fits(hits: Hits, types: Places, penalties: Sequence[float]) -> list[Array]:
+def fit_path(hits: Hits, types: Places, penalties: Sequence[float]) -> list[Array]:
     """Weights [1 + cues, types] for each penalty, the intercepts first, by Newton steps from the fit before."""
     rows, place = np.unique(hits, axis=0, return_inverse=True)  # alike questions are one row with counts
     counts = np.zeros((len(rows), len(TYPES)))
@@ -235,7 +233,7 @@ def _hits(queries: Sequence[str] | Hits, patterns: Sequence[re.Pattern[str]] = P
     return queries
 
 
-def _read(queries: Sequence[str] | Hits, types: ArrayLike) -> tuple[Hits, Places]:
+def _check_training(queries: Sequence[str] | Hits, types: ArrayLike) -> tuple[Hits, Places]:
     """Cues and types, checked."""
     hits, truth = _hits(queries), np.asarray(types)
     if len(hits) != len(truth) or not len(hits):

@@ -76,7 +76,7 @@ def resample(n: int, *, seed: int, draws: int = 10_000, clusters: Iterable[Hasha
     unit = units(n, clusters)
     size = int(unit.max()) + 1
     rng = np.random.default_rng(seed)
-    blocks = [_counts(rng, rows, size) for _, rows in _blocks(draws, size, _DRAWN)]
+    blocks = [_draw_counts(rng, rows, size) for _, rows in _blocks(draws, size, _DRAWN)]
     return Resamples(np.concatenate(blocks), unit, seed)
 
 
@@ -86,7 +86,7 @@ def _blocks(draws: int, size: int, entries: int) -> Iterator[tuple[int, int]]:
     return ((at, min(rows, draws - at)) for at in range(0, draws, rows))
 
 
-def _counts(rng: np.random.Generator, draws: int, size: int) -> NDArray[np.int16]:
+def _draw_counts(rng: np.random.Generator, draws: int, size: int) -> NDArray[np.int16]:
     picked = rng.integers(size, size=(draws, size)) + size * np.arange(draws)[:, None]
     return np.bincount(picked.ravel(), minlength=draws * size).reshape(draws, size).astype(np.int16)
 
@@ -120,7 +120,7 @@ def intervals(values: ArrayLike, resamples: Resamples, *, level: float = 0.95) -
     drawn = np.sort(replicates(columns, resamples).T)  # [column, draw], NaN last
     low, high = (_quantile(drawn, tail).tolist() for tail in tails)
     n = (~np.isnan(columns)).sum(axis=0).tolist()
-    return [Estimate(*row) for row in zip(_rounded(_mean(columns, 0)).tolist(), low, high, n, strict=True)]
+    return [Estimate(*row) for row in zip(_round(_mean(columns, 0)).tolist(), low, high, n, strict=True)]
 
 
 def replicates(values: ArrayLike, resamples: Resamples) -> Array:
@@ -129,7 +129,7 @@ def replicates(values: ArrayLike, resamples: Resamples) -> Array:
     distinct, which = np.unique(sizes, axis=1, return_inverse=True)  # most columns hold the same questions
     totals, held = np.split(resamples.totals(np.hstack([sums, distinct])), [sums.shape[1]])
     with np.errstate(invalid="ignore"):
-        return _rounded(totals / held[which.ravel()]).T
+        return _round(totals / held[which.ravel()]).T
 
 
 def _tails(level: float) -> tuple[float, float]:
@@ -158,7 +158,7 @@ def _by_unit(columns: Array, unit: NDArray[np.intp]) -> tuple[Array, Array]:
     return sums, sizes
 
 
-def _rounded(means: Array) -> Array:
+def _round(means: Array) -> Array:
     return np.asarray(np.round(means, _DIGITS) + 0.0)  # -0. becomes 0.
 
 
@@ -202,11 +202,11 @@ def sign_flip(
     if largest <= _TIE * np.nansum(np.abs(column)):  # nothing but rounding is left
         return 1.0
     observed, (sizes, number) = float(total.sum() / largest), _sizes(np.abs(total) / largest)
-    every = _enumerated(sizes, number)
+    every = _enumerate_sums(sizes, number)
     if every is not None:
         sums, chances = every
         return min(1.0, float(chances[_extreme(sums, observed, alternative)].sum()))
-    hits = _extreme(_flipped(sizes, number, draws, seed), observed, alternative).sum()
+    hits = _extreme(_flip_sums(sizes, number, draws, seed), observed, alternative).sum()
     return float((1 + hits) / (1 + draws))
 
 
@@ -222,7 +222,7 @@ def _extreme(sums: Array, observed: float, alternative: Alternative) -> NDArray[
     return sums >= observed - _TIE if alternative == "greater" else sums <= observed + _TIE
 
 
-def _enumerated(sizes: Array, number: NDArray[np.intp]) -> tuple[Array, Array] | None:
+def _enumerate_sums(sizes: Array, number: NDArray[np.intp]) -> tuple[Array, Array] | None:
     """Every sum that flips can give, with its probability; None where they are too many.
 
     Of m units of one size s, k stay positive with probability C(m, k) / 2^m and add s (2k - m).
@@ -240,7 +240,7 @@ def _enumerated(sizes: Array, number: NDArray[np.intp]) -> tuple[Array, Array] |
     return sums, chances
 
 
-def _flipped(sizes: Array, number: NDArray[np.intp], draws: int, seed: int) -> Array:
+def _flip_sums(sizes: Array, number: NDArray[np.intp], draws: int, seed: int) -> Array:
     """The sums of random flips, [draw]."""
     rng, sums = np.random.default_rng(seed), np.zeros(draws)
     for size, m in zip(sizes.tolist(), number.tolist(), strict=True):
@@ -320,33 +320,19 @@ def operator_gains(
     budgets: Sequence[int],
     actions: Sequence[str],
     resamples: Resamples,
+    strata: Mapping[str, ArrayLike] | None = None,
     level: float = 0.95,
 ) -> list[Gain]:
-    """A row for each action and budget over all questions; the arrays are those of `by_stratum`."""
-    everything = {"all": np.ones(np.shape(utility)[:1], np.bool_)}
-    return by_stratum(
-        utility, retention, everything, budgets=budgets, actions=actions, resamples=resamples, level=level
-    )
-
-
-def by_stratum(
-    utility: ArrayLike,
-    retention: ArrayLike,
-    strata: Mapping[str, ArrayLike],
-    *,
-    budgets: Sequence[int],
-    actions: Sequence[str],
-    resamples: Resamples,
-    level: float = 0.95,
-) -> list[Gain]:
-    """A row for each stratum, action and budget, in that order.
+    """A row for each stratum, action and budget, in that order; without strata all questions are one, "all".
 
     `utility` is [question, budget, action] or [question, budget, action, realization]; `retention` is the run that
     each entry is paired with, or broadcasts to it. A stratum is a mask [question] (a query type) or [question, budget]
     (whether retention packs everything); strata may overlap.
     """
+    if strata is None:
+        strata = {"all": np.ones(np.shape(utility)[:1], np.bool_)}
     operator = _outcomes(utility, budgets, actions)
-    retained = _outcomes(_paired(retention, np.shape(utility)), budgets, actions)
+    retained = _outcomes(_broadcast_retention(retention, np.shape(utility)), budgets, actions)
     unpaired = np.isnan(operator - retained)
     operator, retained = np.where(unpaired, nan, operator), np.where(unpaired, nan, retained)
     cells = [
@@ -417,7 +403,7 @@ def _outcomes(utility: ArrayLike, budgets: Sequence[int], actions: Sequence[str]
     return array
 
 
-def _paired(retention: ArrayLike, shape: tuple[int, ...]) -> Array:
+def _broadcast_retention(retention: ArrayLike, shape: tuple[int, ...]) -> Array:
     try:
         return np.broadcast_to(np.asarray(retention, np.float64), shape)
     except ValueError:
@@ -457,14 +443,14 @@ def crossover(gains: ArrayLike, budgets: Sequence[int], resamples: Resamples, *,
     Resamples without a crossing stay in the interval: one that ends above zero crosses past the largest budget, any
     other below the smallest.
     """
-    columns, scale, tails = _floats(gains, 2), np.log2(_increasing(budgets)), _tails(level)
+    columns, scale, tails = _floats(gains, 2), np.log2(_check_increasing(budgets)), _tails(level)
     if columns.shape[1] != len(scale):
         raise InputError(f"{columns.shape[1]} columns of gains for {len(scale)} budgets")
     if np.isnan(columns).all(axis=0).any():
         raise InputError("a crossover needs gains at every budget")
-    point = _falls(_rounded(_mean(columns, 0))[None], scale)[0]
+    point = _find_falls(_round(_mean(columns, 0))[None], scale)[0]
     means = replicates(columns, resamples)
-    drawn = np.sort(_falls(means[~np.isnan(means).any(axis=1)], scale))
+    drawn = np.sort(_find_falls(means[~np.isnan(means).any(axis=1)], scale))
     if not len(drawn):
         return Crossover(float(point), nan, nan, 0.0)
     last = len(drawn) - 1  # the ends are draws, never between two: either may be infinite
@@ -473,14 +459,14 @@ def crossover(gains: ArrayLike, budgets: Sequence[int], resamples: Resamples, *,
     return Crossover(float(point), float(low), float(high), float(inside.sum() / len(means)))
 
 
-def _increasing(budgets: Sequence[int]) -> Array:
+def _check_increasing(budgets: Sequence[int]) -> Array:
     array = np.asarray(budgets, np.float64)
     if len(array) < 2 or array[0] <= 0 or (np.diff(array) <= 0).any():
         raise InputError(f"a crossover needs two or more increasing budgets above 0, not {list(budgets)}")
     return array
 
 
-def _falls(means: Array, scale: Array) -> Array:
+def _find_falls(means: Array, scale: Array) -> Array:
     """The budget at which each row of means first falls to zero; 0 and inf where it does so outside the scale."""
     falling = (means[:, :-1] > 0) & (means[:, 1:] <= 0)
     at, rows = falling.argmax(axis=1), np.arange(len(means))

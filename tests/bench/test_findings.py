@@ -19,7 +19,7 @@ from bench.doc_tables import load
 from bench.evaluation import FREE, ROWS, SIX, panel_of, round_numbers, rows_of, ways_to_draw
 from bench.findings import crossing, first_fall, gain_of, gains, pairs, unsupported_claims
 from bench.runs import RUNS
-from retcon.lab.crossfit import frozen
+from retcon.lab.crossfit import holdout
 from retcon.lab.outcomes import Panel, from_rows, panel
 from retcon.lab.stats import resample
 
@@ -211,7 +211,7 @@ def test_committed_transfer_is_that_of_the_rows() -> None:
     three = transfer.directions("llm")["LoCoMo to LongMemEval"]
     kept = load("transfer")["judges"]["llm"]["LoCoMo to LongMemEval"]["no model"]["six"]
     fit, calibration, test = (panel_of(each, FREE).with_features(SIX) for each in three)
-    scored = frozen(fit, calibration, test, policies={"direct": transfer.POLICIES["direct"]}, rules=transfer.RULES)
+    scored = holdout(fit, calibration, test, policies={"direct": transfer.POLICIES["direct"]}, rules=transfer.RULES)
     (direct,) = (row for row in kept["policies"] if row["policy"] == "direct")
     assert round_numbers(scored.results["direct"].macro) == direct["macro"]
 

@@ -10,7 +10,7 @@ import pytest
 from bench import ladder_depth, large_budgets
 from bench.doc_tables import load
 from bench.evaluation import round_numbers, ways_to_draw
-from retcon.lab.fit_ladder import served, walk
+from retcon.lab.fit_ladder import serving_plan, walk
 from retcon.lab.outcomes import Panel, from_rows, panel
 from retcon.route import Ladder, Router
 
@@ -54,7 +54,7 @@ def places(made: Panel) -> list[int]:
 
 def test_a_router_decides_for_a_panel_as_it_does_for_a_caller() -> None:
     made = make_panel(CELLS)
-    once, climbing = large_budgets.choose_actions(router(), made), served(router(), made)
+    once, climbing = large_budgets.choose_actions(router(), made), serving_plan(router(), made)
     chosen = [[made.actions[a] for a in once[q, :, 0]] for q in places(made)]
     assert chosen == [["retain"] * 2, ["merge"] * 2, ["merge"] * 2, ["retain"] * 2]
     assert {tuple(made.actions[a] for a in climbing[q, b]) for q in range(4) for b in range(2)} == {("merge", "retain")}
@@ -89,7 +89,7 @@ def test_a_false_answer_is_any_answer() -> None:
     made = make_panel(
         [{"fit": 0.5, "retain": "right", "merge": "right"}, {"fit": 0.5, "retain": "none", "merge": "none"}]
     )
-    order = served(router(), made)
+    order = serving_plan(router(), made)
     assert sorted(walk(ladder_depth.expect_silence(made), order).utility.mean(axis=1).tolist()) == [0, 1]
 
 

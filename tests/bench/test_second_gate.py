@@ -9,7 +9,7 @@ from bench import second_gate
 from bench.doc_tables import load
 from bench.evaluation import JUDGES, round_numbers, rows_of
 from bench.runs import PREREG
-from retcon.lab.fit_ladder import served, walk, whole_first
+from retcon.lab.fit_ladder import serving_plan, walk, whole_first
 from retcon.lab.outcomes import panel
 from retcon.route import SHIPPED, shipped
 
@@ -40,7 +40,7 @@ def test_no_shipped_ladder_harms_after_a_look_at_whole_notes(name: str, run: str
     for judge in JUDGES:
         made = panel(rows_of(run), judge=judge)
         whole = made.utility[:, :, made.actions.index("retain")]
-        own = served(shipped(name), made)
+        own = serving_plan(shipped(name), made)
         assert not np.any(walk(made, whole_first(own)).utility < whole)
         assert np.any(walk(made, own).utility < whole)  # or there was nothing to be safe from
 

@@ -25,13 +25,13 @@ from retcon.lab.crossfit import (
     Policy,
     Result,
     Rules,
-    _both,
+    _ask_both,
     advantages,
     always,
     crossfit,
     default_policies,
     extra_names,
-    frozen,
+    holdout,
 )
 from retcon.lab.fit import Mlp, folds, predictor, question_groups
 from retcon.lab.fit_ladder import Plan, constant_plan
@@ -358,24 +358,24 @@ def test_a_vote_counts_only_realizations_in_which_both_were_asked() -> None:
         silent = row["action"] != "merge" or row["realization"] == 2
         rows.append(row | {"judge_llm": int(right), "abstained": int(silent)})
     found = panel(from_rows(rows))
-    vote = _both(found, (found.actions.index("merge"), found.actions.index("extract")))
+    vote = _ask_both(found, (found.actions.index("merge"), found.actions.index("extract")))
     assert vote.utility.tolist() == [[0.0, 0.0]] * 20
-    back = _both(found, (found.actions.index("extract"), found.actions.index("merge")))
+    back = _ask_both(found, (found.actions.index("extract"), found.actions.index("merge")))
     assert back.utility.tolist() == vote.utility.tolist()
-    three = _both(found, (found.actions.index("merge"), 0))
+    three = _ask_both(found, (found.actions.index("merge"), 0))
     assert np.allclose(three.utility, 1 / 3)
 
 
 def test_frozen_parts_share_no_question_and_are_alike() -> None:
     found = made(30)
     parts = [found.take(np.arange(10) + at) for at in (0, 10, 20)]
-    assert frozen(*parts, policies={"direct": Direct()}).results["direct"].seen.all()
+    assert holdout(*parts, policies={"direct": Direct()}).results["direct"].seen.all()
     with pytest.raises(InputError, match="test questions were learned from"):
-        frozen(parts[0], parts[1], parts[1])
+        holdout(parts[0], parts[1], parts[1])
     with pytest.raises(InputError, match="10 calibration questions were learned from"):
-        frozen(parts[0], parts[0], parts[2])
+        holdout(parts[0], parts[0], parts[2])
     with pytest.raises(InputError, match="differ in their actions"):
-        frozen(parts[0], parts[1], replace(parts[2], actions=("retain", "merge", "rewrite")))
+        holdout(parts[0], parts[1], replace(parts[2], actions=("retain", "merge", "rewrite")))
 
 
 def test_repeats_are_averaged() -> None:

@@ -20,7 +20,7 @@ from retcon.lab.fit import (
     LAMBDAS,
     LINEAR,
     WIDTHS,
-    Gain,
+    GainRidge,
     Linear,
     Mlp,
     Nearest,
@@ -29,9 +29,9 @@ from retcon.lab.fit import (
     _sigmoid,
     _slopes,
     choose_penalty,
+    find_estimator,
     fit,
     folds,
-    named,
     predictor,
     question_groups,
     ridge,
@@ -171,7 +171,7 @@ def test_folds_of_single_questions_differ_by_one_at_most_and_by_the_seed() -> No
 def test_gain_is_ridge_on_retention_and_on_differences() -> None:
     x, u = data(90, seed=4)
     groups = np.repeat(np.arange(30), 3)
-    found = Gain()(x, u, groups, seed=1)
+    found = GainRidge()(x, u, groups, seed=1)
     base, gain = (Ridge()(x, part, groups, seed=1) for part in (u[:, :1], u[:, 1:] - u[:, :1]))
     np.testing.assert_allclose(found(x)[:, :1], base(x), atol=1e-12)
     np.testing.assert_allclose(found(x)[:, 1:] - found(x)[:, :1], gain(x), atol=1e-12)
@@ -347,7 +347,7 @@ def test_estimators_that_no_file_can_hold_are_told_from_names_that_nobody_has() 
         fit(found, name="r", estimator="rigde")
     with pytest.raises(InputError, match="3 folds need 3 groups at least, there are 2"):
         fit(panel(from_rows(world(2))), name="r")
-    assert named(ESTIMATORS["knn"]) is ESTIMATORS["knn"]
+    assert find_estimator(ESTIMATORS["knn"]) is ESTIMATORS["knn"]
 
 
 @pytest.mark.parametrize("estimator", [name for name in ESTIMATORS if name not in ("mlp", "trees")])

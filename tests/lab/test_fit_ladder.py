@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -23,8 +24,7 @@ from retcon.lab.fit_ladder import (
     MOST_ORDERS,
     Plan,
     constant_plan,
-    learn,
-    looks_of,
+    fit_ladder,
     orders,
     per_budget,
     plan,
@@ -43,6 +43,11 @@ def vector(found: Panel, q: int, b: int) -> list[float]:
     """The eleven features of a cell, 0 for those that the panel lacks."""
     seen = dict(zip(found.features, found.x[q, b].tolist(), strict=True))
     return [seen.get(name, 0.0) for name in FEATURES]
+
+
+def looks_of(plan: Plan, actions: Sequence[str]) -> list[tuple[str, ...]]:
+    """The orders of a plan in words, question by question and budget by budget."""
+    return [tuple(actions[a] for a in order if a >= 0) for order in plan.reshape(-1, plan.shape[2]).tolist()]
 
 
 # -- walking -----------------------------------------------------------------------------------------------------------
@@ -167,7 +172,7 @@ def test_the_best_order_of_a_constructed_population_is_found() -> None:
     assert per_budget(values, every) == [(extract, merge)] * 2
     assert values.mean(axis=(1, 2))[every.index((extract, merge))] == pytest.approx(1 - 0.01 * 1.5)
     assert values.mean(axis=(1, 2))[every.index((merge, extract))] == pytest.approx(0.5 - 0.01)
-    learned = learn(found)
+    learned = fit_ladder(found)
     steps = plan(learned, found)
     assert set(looks_of(steps, found.actions)) == {("extract", "merge")}
     assert (walk(found, steps).utility == 1).all()
@@ -185,12 +190,12 @@ def test_prices_make_ladders_shorter() -> None:
     assert lengths(0.0, 0.049) == [2, 2]
     assert lengths(0.0, 0.051) == [1, 1]  # merge writes 20 tokens
     for price, size in ((0.01, 2), (2.0, 1)):
-        told = looks_of(plan(learn(found, call_price=price), found), found.actions)
+        told = looks_of(plan(fit_ladder(found, call_price=price), found), found.actions)
         assert {len(looks) for looks in told} == {size}
 
 
 def test_an_order_that_only_adds_idle_looks_is_not_kept() -> None:
-    learned = learn(panel(from_rows(relay())))
+    learned = fit_ladder(panel(from_rows(relay())))
     assert ("extract", "merge") in learned.orders
     assert ("extract", "merge", "retain") not in learned.orders  # merge never abstains: the same everywhere
 
@@ -203,7 +208,7 @@ def test_a_ladder_follows_features_and_budgets() -> None:
         wants = "retain" if row["budget"] == 64 else "merge" if temporal else "extract"
         rows.append(row | {"judge_llm": int(row["action"] == wants), "abstained": 0})
     found = panel(from_rows(rows))
-    steps = plan(learn(found), found)
+    steps = plan(fit_ladder(found), found)
     assert (walk(found, steps).utility == 1).all()
     first = {(int(found.types[q]) == 2, b): found.actions[steps[q, b, 0]] for q in range(60) for b in range(2)}
     assert first == {(True, 0): "merge", (False, 0): "extract", (True, 1): "retain", (False, 1): "retain"}
@@ -211,14 +216,14 @@ def test_a_ladder_follows_features_and_budgets() -> None:
 
 def test_names_and_orders_change_no_ladder() -> None:
     rows = world(25)
-    one = learn(panel(from_rows(rows)))
+    one = fit_ladder(panel(from_rows(rows)))
     for seed in range(3):
-        assert learn(panel(from_rows(renamed(rows, seed)), actions=["merge", "extract", "retain"])) == one
+        assert fit_ladder(panel(from_rows(renamed(rows, seed)), actions=["merge", "extract", "retain"])) == one
 
 
 def test_one_budget_and_one_action_beside_retain_are_enough() -> None:
     found = panel(from_rows(world(12)), actions=["retain", "merge"], budgets=[64])
-    learned = learn(found)
+    learned = fit_ladder(found)
     assert set(learned.orders) <= {("retain",), ("merge",), ("retain", "merge"), ("merge", "retain")}
     assert list(learned.intercepts) == [64]
     assert plan(learned, found).shape[:2] == (12, 1)
@@ -230,9 +235,9 @@ def test_one_budget_and_one_action_beside_retain_are_enough() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_serving_takes_the_order_that_was_learned(seed: int) -> None:
     found = made(40, actions=("retain", "extract", "merge", "abstract"), budgets=(16, 32, 64), seed=seed)
-    learned = learn(found, kept=30)
+    learned = fit_ladder(found, kept=30)
     planned: Plan = plan(learned, found)
-    told = list(looks_of(planned, found.actions))
+    told = looks_of(planned, found.actions)
     served = [
         learned.order(vector(found, q, b), budget=budget) for q in range(40) for b, budget in enumerate(found.budgets)
     ]
@@ -243,9 +248,9 @@ def test_serving_takes_the_order_that_was_learned(seed: int) -> None:
 def test_a_panel_without_some_features_is_served_alike() -> None:
     rows = [{k: v for k, v in row.items() if k not in ("inconsistency", "similarity")} for row in world(20)]
     found = panel(from_rows(rows))
-    learned = learn(found)
+    learned = fit_ladder(found)
     assert "similarity" not in learned.features
-    told = list(looks_of(plan(learned, found), found.actions))
+    told = looks_of(plan(learned, found), found.actions)
     assert [learned.order(vector(found, q, b), budget=found.budgets[b]) for q in range(20) for b in range(2)] == told
 
 
@@ -287,7 +292,7 @@ def test_actions_that_are_not_available_are_left_out_of_an_order() -> None:
 
 def test_a_router_gives_its_ladders_order_with_every_decision() -> None:
     found = made(30)
-    router = replace(fit(found, name="r"), ladder=learn(found))
+    router = replace(fit(found, name="r"), ladder=fit_ladder(found))
     for q in range(5):
         decision = router.decide(vector(found, q, 0), budget=32)
         assert router.ladder is not None
@@ -306,7 +311,7 @@ def test_a_router_gives_its_ladders_order_with_every_decision() -> None:
 @pytest.fixture
 def plain() -> dict[str, Any]:
     found = made(20)
-    return replace(fit(found, name="r"), ladder=learn(found, kept=3)).to_dict()
+    return replace(fit(found, name="r"), ladder=fit_ladder(found, kept=3)).to_dict()
 
 
 def test_a_ladder_survives_its_file(tmp_path: Path, plain: dict[str, Any]) -> None:
@@ -367,7 +372,7 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=8,
 )
-_PLAIN = replace(fit(made(12), name="r"), ladder=learn(made(12), kept=3)).to_dict()
+_PLAIN = replace(fit(made(12), name="r"), ladder=fit_ladder(made(12), kept=3)).to_dict()
 
 
 @given(anything, st.sampled_from(["orders", "features", "weights", "intercepts", "call_price", "token_price", None]))

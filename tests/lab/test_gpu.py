@@ -150,7 +150,7 @@ def test_a_beginning_read_in_parts_gives_the_same_tokens(
 ) -> None:
     whole = [reply.text for some in (ASKS, ALIKE) for reply in each(model, some)]
     monkeypatch.setattr("retcon.lab.gpu.flow.READ", 80)
-    monkeypatch.setattr("retcon.lab.gpu.flow.joined", kept := _Kept(step.joined))
+    monkeypatch.setattr("retcon.lab.gpu.flow.join_caches", kept := _Kept(step.join_caches))
     assert [reply.text for some in (ASKS, ALIKE) for reply in each(model, some)] == whole
     assert kept.calls, "nothing was read in parts"
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retcon.answer import MARKER, abstains
-from retcon.lab.judge import DETERMINISTIC, LONGEST, Case, f1, overlap, prompt, strict, verdict
+from retcon.lab.judge import DETERMINISTIC, LONGEST, Submission, f1, overlap, prompt, strict, verdict
 from retcon.model import FakeChat, Reply
 
 ROOT = Path(__file__).parents[2]
@@ -152,21 +152,21 @@ WRONG = [
 
 @pytest.mark.parametrize(("question", "gold", "reply"), RIGHT)
 def test_strict_calls_right_what_says_the_same(question: str, gold: str, reply: str) -> None:
-    assert strict(Case(question, gold, reply, "single_session")) == 1.0
+    assert strict(Submission(question, gold, reply, "single_session")) == 1.0
 
 
 @pytest.mark.parametrize(("question", "gold", "reply"), WRONG)
 def test_strict_calls_wrong_what_says_less_or_something_else(question: str, gold: str, reply: str) -> None:
-    assert strict(Case(question, gold, reply, "single_session")) == 0.0
+    assert strict(Submission(question, gold, reply, "single_session")) == 0.0
 
 
 def test_strict_asks_a_long_answer_for_its_names_and_numbers_and_most_of_the_rest() -> None:
     gold = "Sam walked the old harbour road with Priya, painted 3 boats, sold one to a Dutch couple and cooked mussels."
     most = "Sam walked the harbour road with Priya, painted 3 boats, sold one to a Dutch couple, then cooked."
-    assert strict(Case("What happened?", gold, most, "single_session")) == 1.0
+    assert strict(Submission("What happened?", gold, most, "single_session")) == 1.0
     for lost in ("Priya", "3 ", "Dutch"):
-        assert strict(Case("What happened?", gold, most.replace(lost, ""), "single_session")) == 0.0, lost
-    assert strict(Case("What happened?", gold, "Sam, Priya, 3, Dutch", "single_session")) == 0.0
+        assert strict(Submission("What happened?", gold, most.replace(lost, ""), "single_session")) == 0.0, lost
+    assert strict(Submission("What happened?", gold, "Sam, Priya, 3, Dutch", "single_session")) == 0.0
 
 
 # -- overlap and F1 ----------------------------------------------------------------------------------------------------
@@ -189,11 +189,11 @@ def test_strict_asks_a_long_answer_for_its_names_and_numbers_and_most_of_the_res
     ],
 )
 def test_overlap_asks_for_most_of_the_gold_words(gold: str, reply: str, right: float) -> None:
-    assert overlap(Case("What?", gold, reply, "single_session")) == right
+    assert overlap(Submission("What?", gold, reply, "single_session")) == right
 
 
 def test_the_share_that_overlap_asks_for_can_be_set() -> None:
-    case = Case("What?", "red wool scarf and hat", "a red scarf", "single_session")
+    case = Submission("What?", "red wool scarf and hat", "a red scarf", "single_session")
     assert (overlap(case, 0.5), overlap(case, 0.51)) == (1.0, 0.0)
 
 
@@ -215,18 +215,20 @@ def test_the_share_that_overlap_asks_for_can_be_set() -> None:
     ],
 )
 def test_f1_is_locomos(gold: str, reply: str, category: int, score: float) -> None:
-    assert f1(Case("What?", gold, reply, "single_session"), category) == pytest.approx(score)
+    assert f1(Submission("What?", gold, reply, "single_session"), category) == pytest.approx(score)
 
 
 def test_f1_goes_by_parts_for_several_sessions_where_no_category_is_given() -> None:
     gold, reply = "weights, circuit training, kickboxing, yoga", "Yoga, kickboxing"
-    assert f1(Case("What?", gold, reply, "multi-session")) == 0.5 != f1(Case("What?", gold, reply, "temporal"))
-    assert f1(Case("What?", gold, reply, "multi_session"), 4) == pytest.approx(4 / 7)
-    assert f1(Case("How much?", "$5,850", "5850", "multi_session")) == 1.0  # that comma parts nothing
+    assert (
+        f1(Submission("What?", gold, reply, "multi-session")) == 0.5 != f1(Submission("What?", gold, reply, "temporal"))
+    )
+    assert f1(Submission("What?", gold, reply, "multi_session"), 4) == pytest.approx(4 / 7)
+    assert f1(Submission("How much?", "$5,850", "5850", "multi_session")) == 1.0  # that comma parts nothing
 
 
 def test_f1_takes_the_best_answer_that_the_gold_text_offers() -> None:
-    assert f1(Case("How many days?", LAST_DAY, "8 days", "temporal")) == 1.0
+    assert f1(Submission("How many days?", LAST_DAY, "8 days", "temporal")) == 1.0
 
 
 # -- abstention --------------------------------------------------------------------------------------------------------
@@ -238,16 +240,16 @@ def test_abstaining_is_right_exactly_where_there_is_no_answer(name: str, kind: s
     judge = DETERMINISTIC[name]
     for reply in (MARKER, "I don't know.", "", "Not mentioned."):
         assert abstains(reply)
-        assert judge(Case("What is my hamster called?", "You did not mention it.", reply, kind, True)) == 1.0
-        assert judge(Case("What is my cat called?", "Luna", reply, kind)) == 0.0
-        assert judge(Case("What is my cat called?", reply, reply, kind)) == 0.0
-    assert judge(Case("What is my hamster called?", "Luna", "Luna", kind, True)) == 0.0
-    assert judge(Case("What is my cat called?", "Luna", "Luna", kind)) == 1.0
+        assert judge(Submission("What is my hamster called?", "You did not mention it.", reply, kind, True)) == 1.0
+        assert judge(Submission("What is my cat called?", "Luna", reply, kind)) == 0.0
+        assert judge(Submission("What is my cat called?", reply, reply, kind)) == 0.0
+    assert judge(Submission("What is my hamster called?", "Luna", "Luna", kind, True)) == 0.0
+    assert judge(Submission("What is my cat called?", "Luna", "Luna", kind)) == 1.0
 
 
 def test_f1_takes_locomos_fifth_category_as_questions_without_an_answer() -> None:
-    assert f1(Case("What?", "necklace", MARKER, "single_session"), 5) == 1.0
-    assert f1(Case("What?", "necklace", "necklace", "single_session"), 5) == 0.0
+    assert f1(Submission("What?", "necklace", MARKER, "single_session"), 5) == 1.0
+    assert f1(Submission("What?", "necklace", "necklace", "single_session"), 5) == 0.0
 
 
 # -- any text ----------------------------------------------------------------------------------------------------------
@@ -264,7 +266,7 @@ TEXTS = st.text(st.characters(), max_size=40) | st.lists(PIECES, max_size=12).ma
 def test_every_judge_gives_any_text_the_same_number_between_0_and_1(
     question: str, gold: str, reply: str, kind: str, abstention: bool
 ) -> None:
-    case = Case(question, gold, reply, kind, abstention)
+    case = Submission(question, gold, reply, kind, abstention)
     for judge in DETERMINISTIC.values():
         score = judge(case)
         assert isinstance(score, float)
@@ -278,7 +280,7 @@ def test_every_judge_gives_any_text_the_same_number_between_0_and_1(
 @given(TEXTS.filter(lambda text: any(c.isalnum() and c.isascii() for c in text)), TEXTS)
 def test_a_gold_text_is_right_about_itself_under_overlap_and_f1(gold: str, question: str) -> None:
     if not abstains(gold):
-        case = Case(question, gold, gold, "single_session")
+        case = Submission(question, gold, gold, "single_session")
         assert overlap(case) == 1.0
         words = set(gold.lower().translate(str.maketrans("", "", ".,;()'<>/$")).split()) - {"a", "an", "the", "and"}
         assert f1(case) == pytest.approx(1.0) or not words
@@ -289,8 +291,8 @@ def test_judging_a_long_reply_takes_no_more_than_seconds() -> None:
         reply = piece * (20_000 // len(piece))
         start = time.process_time()
         for judge in DETERMINISTIC.values():
-            judge(Case("How many days?", LAST_DAY, reply, "temporal"))
-            judge(Case("How many days?", reply[:2000], reply, "multi_session"))
+            judge(Submission("How many days?", LAST_DAY, reply, "temporal"))
+            judge(Submission("How many days?", reply[:2000], reply, "multi_session"))
         assert time.process_time() - start < 5, piece
 
 
@@ -308,7 +310,7 @@ HOSTILE = (
 )
 
 
-def parts(case: Case) -> tuple[str, str]:
+def parts(case: Submission) -> tuple[str, str]:
     system, user = prompt(case).messages
     assert (system["role"], user["role"]) == ("system", "user")
     return system["content"], user["content"]
@@ -318,11 +320,11 @@ def parts(case: Case) -> tuple[str, str]:
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("abstention", [False, True])
 def test_what_is_judged_stays_between_its_tags(hostile: str, kind: str, abstention: bool) -> None:
-    calm, shown = parts(Case("q", "g", "r", kind, abstention))
+    calm, shown = parts(Submission("q", "g", "r", kind, abstention))
     for case in (
-        Case("q", "g", hostile, kind, abstention),
-        Case("q", hostile, "r", kind, abstention),
-        Case(hostile, "g", "r", kind, abstention),
+        Submission("q", "g", hostile, kind, abstention),
+        Submission("q", hostile, "r", kind, abstention),
+        Submission(hostile, "g", "r", kind, abstention),
     ):
         system, user = parts(case)
         assert system == calm
@@ -339,7 +341,7 @@ def test_what_is_judged_stays_between_its_tags(hostile: str, kind: str, abstenti
 
 @given(TEXTS)
 def test_no_text_adds_a_line_or_a_tag_to_the_prompt(text: str) -> None:
-    user = parts(Case(text, text, text, "temporal"))[1]
+    user = parts(Submission(text, text, text, "temporal"))[1]
     assert len(user.splitlines()) == 5
     assert len(re.findall(r"<\s*/?\s*(?:question|answer|reply)\b", user, re.I)) == 6
 
@@ -360,7 +362,7 @@ def test_no_text_adds_a_line_or_a_tag_to_the_prompt(text: str) -> None:
     ],
 )
 def test_the_prompt_holds_the_rule_of_its_type_and_no_other(kind: str, abstention: bool, rule: str) -> None:
-    system, user = parts(Case("q", "g", "r", kind, abstention))
+    system, user = parts(Submission("q", "g", "r", kind, abstention))
     assert rule in system
     others = {"one too high or too low", "older value", "rubric", "only part", "cannot be answered"} - {rule}
     assert [other for other in others if other in system] == (["only part"] if rule.startswith("one too") else [])
@@ -383,11 +385,11 @@ def test_the_prompt_holds_the_rule_of_its_type_and_no_other(kind: str, abstentio
     ],
 )
 def test_a_temporal_count_is_shown_with_the_ones_beside_it(question: str, gold: str, kind: str, shown: str) -> None:
-    assert f"<answer>{shown}</answer>" in parts(Case(question, gold, "r", kind))[1].splitlines()
+    assert f"<answer>{shown}</answer>" in parts(Submission(question, gold, "r", kind))[1].splitlines()
 
 
 def test_the_judge_is_asked_greedily_for_a_word() -> None:
-    ask = prompt(Case("q", "g", "r", "temporal"))
+    ask = prompt(Submission("q", "g", "r", "temporal"))
     assert (ask.temperature, ask.max_tokens, ask.logprobs) == (0.0, LONGEST, True)
     (reply,) = FakeChat(lambda asked: "Yes." if "right?" in asked.messages[1]["content"] else "no")([ask])
     assert isinstance(reply, Reply)
@@ -431,7 +433,7 @@ def spoken(gold: str) -> str:
     return re.sub(r"\.? [^.]*\bacceptable\.|\s*\([^()]*\)", "", gold)
 
 
-def judged(name: str, case: Case, category: int | None) -> bool:
+def judged(name: str, case: Submission, category: int | None) -> bool:
     return (f1(case, category) if name == "f1" else DETERMINISTIC[name](case)) > 0.5
 
 
@@ -444,9 +446,9 @@ def measured(rows: list[Real]) -> dict[str, tuple[float, float, float]]:
     others = [rng.choice([other for other in alike[row[2], row[3]] if other is not row]) for row in rows]
     out = {}
     for name in DETERMINISTIC:
-        own = [judged(name, Case(q, gold, gold, kind), category) for q, gold, kind, category in rows]
+        own = [judged(name, Submission(q, gold, gold, kind), category) for q, gold, kind, category in rows]
         wrong = [
-            (judged(name, Case(q, gold, spoken(other[1]), kind), category), same(gold, other[1], q))
+            (judged(name, Submission(q, gold, spoken(other[1]), kind), category), same(gold, other[1], q))
             for (q, gold, kind, category), other in zip(rows, others, strict=True)
         ]
         shares = (sum(own), sum(right for right, _ in wrong), sum(right and not equal for right, equal in wrong))
@@ -457,7 +459,7 @@ def measured(rows: list[Real]) -> dict[str, tuple[float, float, float]]:
 def same(gold: str, other: str, question: str) -> bool:
     """Whether two golds are one answer to the question: each is right, strictly, where the other is gold."""
     pairs = ((gold, other), (other, gold))
-    return all(strict(Case(question, a, spoken(b), "single_session")) == 1.0 for a, b in pairs)
+    return all(strict(Submission(question, a, spoken(b), "single_session")) == 1.0 for a, b in pairs)
 
 
 @pytest.mark.skipif(
@@ -485,7 +487,7 @@ def test_real_questions_without_an_answer_are_right_where_the_reader_abstains() 
     assert (len(rows), len(traps)) == (30, 446)
     for judge in DETERMINISTIC.values():
         for row in rows:
-            assert judge(Case(row["question"], row["answer"], MARKER, row["question_type"], True)) == 1.0
+            assert judge(Submission(row["question"], row["answer"], MARKER, row["question_type"], True)) == 1.0
         for row in traps:
             lure = str(row["adversarial_answer"])  # one of them is "Not mentioned"
-            assert judge(Case(row["question"], "", lure, "single_session", True)) == float(abstains(lure))
+            assert judge(Submission(row["question"], "", lure, "single_session", True)) == float(abstains(lure))

@@ -29,8 +29,8 @@ from retcon.lab import fit
 from retcon.lab import fit_ladder as ladder
 from retcon.lab.calibrate import certified_threshold, joint_thresholds, paper_threshold
 from retcon.lab.crossfit import LADDERS, TWICE, Direct, Rules, always, crossfit, default_policies
-from retcon.lab.learn import calibrate_router, calibration_rows, constants, fit_router, summarise
-from retcon.lab.outcomes import KEY, SEEN, SPENT, Outcomes, Panel, from_rows, panel
+from retcon.lab.learn import calibrate_router, calibration_rows, fit_router, read_provenance, summarise
+from retcon.lab.outcomes import COSTS, KEY, KNOWN_BEFORE, Outcomes, Panel, from_rows, panel
 from retcon.lab.stats import interval, resample
 from retcon.operate import PROMPTS
 from retcon.route import Ladder, Router
@@ -86,7 +86,7 @@ def test_a_router_keeps_what_its_rows_say_of_themselves() -> None:
 def test_only_the_rows_of_the_routers_actions_speak_for_it() -> None:
     rows = [row | {"focus": {"merge": "focused", "extract": "agnostic"}.get(row["action"], "")} for row in world(20)]
     found = from_rows(rows)
-    assert "focus" not in constants(found)
+    assert "focus" not in read_provenance(found)
     router = fit_router(found, panel(found, actions=["retain", "merge"]), name="r")
     assert router.provenance["focus"] == "focused"
 
@@ -127,7 +127,7 @@ def test_another_processors_last_bits_give_the_same_file() -> None:
     one = panel(rows)
     other = replace(one, runs=one.runs * (1 - 1e-14))
     assert fit.fit(one, name="r").weights != fit.fit(other, name="r").weights
-    assert ladder.learn(one).weights != ladder.learn(other).weights
+    assert ladder.fit_ladder(one).weights != ladder.fit_ladder(other).weights
     assert fit_router(rows, one, name="r").to_dict() == fit_router(rows, other, name="r").to_dict()
 
 
@@ -413,8 +413,8 @@ def certified_on(first: Row, second: Row) -> Router:
     rows = [row | MADE | GUESSED | {"conversation": row["question_id"]} for row in each]
     learned_from = from_rows([row | first for row in rows if int(row["question_id"][1:]) < 40])
     held = from_rows([row | second for row in rows if int(row["question_id"][1:]) >= 40])
-    router, made = fit_router(learned_from, panel(learned_from), name="two"), constants(held)
-    return calibrate_router(router, panel(held), rule="certified", alpha=0.4, delta=0.3, made=made)[0]
+    router, made = fit_router(learned_from, panel(learned_from), name="two"), read_provenance(held)
+    return calibrate_router(router, panel(held), rule="certified", alpha=0.4, delta=0.3, provenance=made)[0]
 
 
 @pytest.mark.parametrize(
@@ -641,7 +641,17 @@ def test_the_pages_name_every_policy_and_every_column_that_is_read() -> None:
     every = set(default_policies(panel(from_rows(world(10))))) - {"always extract", "always merge"}
     for policy in every - {"best fixed, asked again", "ladder, one order a budget"}:
         assert policy in text
-    for column in (*KEY, *SEEN[:6], *SPENT, "abstained", "logprob", "unsupported", "conversation", "type", "fold"):
+    for column in (
+        *KEY,
+        *KNOWN_BEFORE[:6],
+        *COSTS,
+        "abstained",
+        "logprob",
+        "unsupported",
+        "conversation",
+        "type",
+        "fold",
+    ):
         assert f"`{column}`" in text
 
 

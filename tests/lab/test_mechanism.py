@@ -24,7 +24,7 @@ from retcon.errors import InputError
 from retcon.lab.cli.mechanism import EXAMPLES, mechanism
 from retcon.lab.mechanism import (
     BUDGETS,
-    Curve,
+    Growth,
     Operator,
     Population,
     Swap,
@@ -32,10 +32,10 @@ from retcon.lab.mechanism import (
     decompose,
     example,
     joint,
-    localized,
-    packed,
+    localize,
+    pack,
     plug_in,
-    retained,
+    retention,
     swap,
     sweep,
 )
@@ -57,7 +57,7 @@ def rows(cells: st.SearchStrategy[Any], n: int) -> st.SearchStrategy[list[Any]]:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> dict[str, Any]:
-    """What `localized` takes: some weights are 0, J is any part of H & G, and retention is silent on X."""
+    """What `localize` takes: some weights are 0, J is any part of H & G, and retention is silent on X."""
     n = draw(st.integers(1, 12))
     counts = draw(rows(st.integers(0, 5), n).filter(any))
     g, h, j = (draw(rows(st.booleans(), n)) for _ in range(3))
@@ -75,7 +75,7 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
 @st.composite
 def populations(draw: st.DrawFn) -> Population:
     notes, queries = draw(st.integers(1, 6)), draw(st.integers(1, 8))
-    curve = st.builds(Curve, shares, shares, st.floats(1, 200))
+    curve = st.builds(Growth, shares, shares, st.floats(1, 200))
     names = draw(st.lists(st.sampled_from("abcd"), min_size=1, max_size=3, unique=True))
     return Population(
         costs=np.array(draw(rows(st.integers(1, 40), notes))),
@@ -97,7 +97,7 @@ def expectation(weights: Any, values: Any) -> float:
 
 @given(worlds())
 def test_gain_is_coverage_plus_replacement_where_retrieval_changes_locally(world: dict[str, Any]) -> None:
-    made = localized(**world)
+    made = localize(**world)
     found = decompose(made)
     total = expectation(made.F, made.after) - expectation(made.F, made.before)
     assert found.gain == pytest.approx(total, abs=CLOSE)
@@ -106,7 +106,7 @@ def test_gain_is_coverage_plus_replacement_where_retrieval_changes_locally(world
 
 @given(worlds())
 def test_no_spillover_at_all_where_retrieval_changes_locally(world: dict[str, Any]) -> None:
-    made = localized(**world)
+    made = localize(**world)
     assert made.localized
     assert decompose(made).spillover == 0  # exactly
 
@@ -117,7 +117,7 @@ def test_terms_equal_the_equations_query_by_query(world: dict[str, Any]) -> None
     every = range(len(weights))
     x = [q for q in every if h[q] and not g[q]]
     jay = [q for q in every if j[q]]
-    found = decompose(localized(**world))
+    found = decompose(localize(**world))
     assert found.coverage.probability == pytest.approx(math.fsum(weights[q] for q in x), abs=CLOSE)
     assert found.coverage.value == pytest.approx(math.fsum(weights[q] * record[q] for q in x), abs=CLOSE)
     assert found.replacement.probability == pytest.approx(math.fsum(weights[q] for q in jay), abs=CLOSE)
@@ -127,7 +127,7 @@ def test_terms_equal_the_equations_query_by_query(world: dict[str, Any]) -> None
 
 @given(worlds(), st.data())
 def test_spillover_is_what_was_planted_wherever_it_was_planted(world: dict[str, Any], data: st.DataObject) -> None:
-    sound = localized(**world)
+    sound = localize(**world)
     after = np.where(data.draw(rows(st.booleans(), len(sound.F))), data.draw(rows(phis, len(sound.F))), sound.after)
     planted = after - sound.after
     broken = Swap(**world, after=after)
@@ -152,7 +152,7 @@ def test_another_note_that_already_spoke_on_x_shows_as_spillover() -> None:
     found = decompose(Swap(**one, after=np.array([0.75])))
     assert (found.coverage.value, found.spillover, found.gain) == (0.75, -0.25, 0.5)
     with pytest.raises(InputError, match=r"query 0 has 0\.25"):
-        localized(**one)
+        localize(**one)
 
 
 @given(worlds())
@@ -160,7 +160,7 @@ def test_terms_are_zero_where_their_region_has_no_weight(world: dict[str, Any]) 
     quiet = [not (h and not g) and not j for g, h, j in zip(world["G"], world["H"], world["J"], strict=True)]
     assume(any(quiet))
     weights = [float(free) / sum(quiet) for free in quiet]
-    found = decompose(localized(**(world | {"F": weights})))
+    found = decompose(localize(**(world | {"F": weights})))
     for term in (found.coverage, found.replacement):
         assert (term.probability, term.mean, term.value) == (0, 0, 0)
     assert found.gain == 0
@@ -169,21 +169,21 @@ def test_terms_are_zero_where_their_region_has_no_weight(world: dict[str, Any]) 
 @given(worlds())
 def test_coverage_is_positive_where_the_record_is_right_on_average(world: dict[str, Any]) -> None:
     term = decompose(
-        localized(**(world | {"record": [abs(phi) + 0.01 for phi in np.array(world["record"]) * 0.9]}))
+        localize(**(world | {"record": [abs(phi) + 0.01 for phi in np.array(world["record"]) * 0.9]}))
     ).coverage
     assert (term.value > 0) == (term.probability > 0)
-    term = decompose(localized(**(world | {"record": [-1.0] * len(world["F"])}))).coverage
+    term = decompose(localize(**(world | {"record": [-1.0] * len(world["F"])}))).coverage
     assert (term.value < 0) == (term.probability > 0)
 
 
 @given(worlds())
 def test_replacement_never_helps_where_the_record_is_no_more_faithful(world: dict[str, Any]) -> None:
     worse = np.minimum(world["record"], world["before"])
-    assert decompose(localized(**(world | {"record": worse}))).replacement.value <= 0
+    assert decompose(localize(**(world | {"record": worse}))).replacement.value <= 0
 
 
 def test_a_worked_example_by_hand() -> None:
-    made = localized(
+    made = localize(
         F=[0.25, 0.25, 0.25, 0.25],
         G=[False, True, True, False],
         H=[True, True, False, False],
@@ -201,7 +201,7 @@ def test_a_worked_example_by_hand() -> None:
 
 def test_what_was_handed_in_cannot_change_a_swap() -> None:
     before = np.array([1.0])
-    made = localized(F=[1.0], G=[True], H=[True], J=[True], before=before, record=[0.5])
+    made = localize(F=[1.0], G=[True], H=[True], J=[True], before=before, record=[0.5])
     before[0] = -1
     assert decompose(made).gain == -0.5
     with pytest.raises(ValueError, match="read-only"):
@@ -253,7 +253,7 @@ def test_packing_is_that_of_retention_cheapest_first(costs: list[int], budget: i
     notes = [Note(f"n{i}", " ".join(["word"] * cost)) for i, cost in enumerate(costs)]
     cluster = Cluster("q", tuple(Hit(note, 1.0, i) for i, note in enumerate(notes, 1)))
     kept = retain(cluster, budget, count=counter("alphanumeric"), order="cheapest", accounting="text")
-    assert [note.id for note, fits in zip(notes, packed(costs, budget), strict=True) if fits] == [
+    assert [note.id for note, fits in zip(notes, pack(costs, budget), strict=True) if fits] == [
         s.id for s in kept.sources
     ]
 
@@ -261,20 +261,20 @@ def test_packing_is_that_of_retention_cheapest_first(costs: list[int], budget: i
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(-2, 2)), min_size=1, max_size=12), st.integers(1, 90))
 def test_each_cluster_is_packed_on_its_own(notes: list[tuple[int, int]], budget: int) -> None:
     costs, clusters = (np.array(column) for column in zip(*notes, strict=True))
-    together = packed(costs, budget, clusters)
+    together = pack(costs, budget, clusters)
     for cluster in set(clusters.tolist()):
-        assert (together[clusters == cluster] == packed(costs[clusters == cluster], budget)).all()
+        assert (together[clusters == cluster] == pack(costs[clusters == cluster], budget)).all()
 
 
 @given(populations(), st.integers(1, 250), st.integers(1, 250))
 def test_grounded_region_only_grows_with_the_budget(population: Population, one: int, other: int) -> None:
-    small, large = (retained(population, budget).G for budget in sorted((one, other)))
+    small, large = (retention(population, budget).G for budget in sorted((one, other)))
     assert not (small & ~large).any()
 
 
 @given(populations(), st.integers(1, 250))
 def test_retention_contributes_the_best_ranked_packed_note_that_applies(population: Population, budget: int) -> None:
-    fits, found = packed(population.costs, budget, population.clusters), retained(population, budget)
+    fits, found = pack(population.costs, budget, population.clusters), retention(population, budget)
     for q in range(len(population.F)):
         applicable = [phi for phi, inside in zip(population.phi[:, q], fits, strict=True) if inside and phi != 0]
         assert found.G[q] == bool(applicable)
@@ -338,7 +338,7 @@ def test_crossings_lie_on_straight_lines_of_the_log_axis() -> None:
 
 @given(shares, shares, st.floats(1, 500))
 def test_curve_starts_low_ends_high_and_is_half_way_at_half(low: float, high: float, half: float) -> None:
-    curve = Curve(low, high, half)
+    curve = Growth(low, high, half)
     assert curve(0) == low
     assert curve(half) == pytest.approx((low + high) / 2)
     assert curve(1e18) == pytest.approx(high)
@@ -355,7 +355,7 @@ FINE: dict[str, Any] = {
     "record": [0.5, 0.5],
 }
 ONE: dict[str, Any] = {"costs": [5], "clusters": [0], "phi": [[1.0]], "F": [1.0], "turn": [0.5], "detail": [0.5]}
-FLAT = Curve(0.5, 0.5, 1)
+FLAT = Growth(0.5, 0.5, 1)
 SOME = Operator("merge", FLAT, FLAT)
 
 
@@ -380,9 +380,9 @@ SOME = Operator("merge", FLAT, FLAT)
     ],
 )
 def test_bad_swap_is_one_clear_line(change: dict[str, Any], said: str) -> None:
-    assert decompose(localized(**FINE)).gain == 0
+    assert decompose(localize(**FINE)).gain == 0
     with pytest.raises(InputError, match=said) as caught:
-        localized(**(FINE | change))
+        localize(**(FINE | change))
     assert "\n" not in str(caught.value)
 
 
@@ -397,9 +397,9 @@ def test_bad_swap_is_one_clear_line(change: dict[str, Any], said: str) -> None:
         (lambda: Population(**ONE, operators=()), "at least one: none given"),
         (lambda: Population(**ONE, operators=(SOME, SOME)), "names of their own, at least one: merge, merge"),
         (lambda: Operator("retain", FLAT, FLAT), "cannot be called retain"),
-        (lambda: Operator("merge", Curve(0, 1.5, 1), FLAT), r"coverage of merge must lie in \[0, 1\], not 1\.5"),
-        (lambda: Operator("merge", FLAT, Curve(-2, 1, 1)), r"fidelity of merge must lie in \[-1, 1\], not -2"),
-        (lambda: Curve(0, 1, 0), "half-way budget above 0"),
+        (lambda: Operator("merge", Growth(0, 1.5, 1), FLAT), r"coverage of merge must lie in \[0, 1\], not 1\.5"),
+        (lambda: Operator("merge", FLAT, Growth(-2, 1, 1)), r"fidelity of merge must lie in \[-1, 1\], not -2"),
+        (lambda: Growth(0, 1, 0), "half-way budget above 0"),
         (lambda: example(notes=0), "1 or more of each"),
         (lambda: sweep(example(), ()), "none given"),
         (lambda: sweep(example(), (32, 16)), "must rise, and be at least one: 32, 16"),

@@ -18,7 +18,18 @@ from hypothesis import strategies as st
 
 from retcon.errors import InputError, MissingExtraError, RetconError
 from retcon.features import FEATURES, TYPES
-from retcon.lab.outcomes import SEEN, Outcomes, Panel, checked, from_rows, panel, read, run_mean, type_index, write
+from retcon.lab.outcomes import (
+    KNOWN_BEFORE,
+    Outcomes,
+    Panel,
+    check_columns,
+    from_rows,
+    panel,
+    read,
+    run_mean,
+    type_index,
+    write,
+)
 
 ROOT = Path(__file__).parents[2]
 PILOT = Path(os.environ.get("RETCON_PILOT") or ROOT.parent / "shared" / "pilot" / "outcomes.csv")
@@ -214,7 +225,7 @@ def test_an_impossible_table_is_one_clear_line(change: Callable[[list[Row]], lis
 
 def test_columns_of_different_lengths_are_refused() -> None:
     with pytest.raises(InputError, match="1 values of judge_a and 2 of question_id"):
-        checked({"question_id": ["a", "b"], "budget": [1, 1], "action": ["retain", "retain"], "judge_a": [1]})
+        check_columns({"question_id": ["a", "b"], "budget": [1, 1], "action": ["retain", "retain"], "judge_a": [1]})
 
 
 FILES: list[tuple[str, bytes, str]] = [
@@ -527,7 +538,7 @@ def test_take_gives_the_same_questions_alone() -> None:
 def test_a_hidden_panel_shows_features_and_no_outcome() -> None:
     found = panel(from_rows(world(6)))
     found.utility  # noqa: B018  (computed once: it must not travel along)
-    hidden = found.hidden()
+    hidden = found.without_outcomes()
     assert np.array_equal(hidden.x, found.x)
     for outcome in (hidden.utility, hidden.runs, hidden.retained, hidden.retentions):
         assert np.isnan(outcome).all()
@@ -535,7 +546,7 @@ def test_a_hidden_panel_shows_features_and_no_outcome() -> None:
 
 
 def test_the_features_of_a_panel_are_those_of_the_table() -> None:
-    assert {"notes", "fit", "sessions", "inconsistency", "similarity"} <= set(SEEN) & set(FEATURES)
+    assert {"notes", "fit", "sessions", "inconsistency", "similarity"} <= set(KNOWN_BEFORE) & set(FEATURES)
 
 
 def test_run_mean_counts_what_is_there_and_warns_of_nothing() -> None:

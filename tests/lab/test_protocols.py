@@ -21,7 +21,7 @@ from retcon.errors import InputError
 from retcon.features import BUDGET_UNIT, FEATURES, TYPES
 from retcon.lab.data import Question, load, own
 from retcon.lab.outcomes import from_rows, panel
-from retcon.lab.protocols import PROTOCOLS, Case, cases, chained
+from retcon.lab.protocols import PROTOCOLS, Case, cases, chain_turns
 from retcon.note import Filter, Note, Scope
 from retcon.tokens import counter
 
@@ -58,7 +58,7 @@ def message(note: Note) -> dict[str, Any]:
 
 def features_of(case: Case, budget: int) -> dict[str, float]:
     """The vector that a router is taught from a labelled row."""
-    row = {"question_id": "q", "budget": budget, "action": "retain", "judge_x": 1.0} | case.seen(budget)
+    row = {"question_id": "q", "budget": budget, "action": "retain", "judge_x": 1.0} | case.features(budget)
     found = panel(from_rows([row]))
     return dict(zip(found.features, found.x[0, 0].tolist(), strict=True))
 
@@ -87,10 +87,10 @@ def test_controlled_retention_packs_cheapest_first_and_pays_for_raw_text_alone(b
     for case in sample_cases("controlled").values():
         costs = [price(note) for note in case.question.evidence]
         taken = cheapest_first(costs, budget)
-        packed = case.retained(budget)
+        packed = case.retain(budget)
         assert [source.id for source in packed.sources] == [case.question.evidence[i].id for i in sorted(taken)]
         assert packed.tokens == sum(costs[i] for i in taken) <= budget
-        assert case.seen(budget)["fit"] == len(taken) / len(costs)
+        assert case.features(budget)["fit"] == len(taken) / len(costs)
 
 
 def test_cheapest_first_is_not_rank_order_on_the_sample() -> None:
@@ -99,7 +99,7 @@ def test_cheapest_first_is_not_rank_order_on_the_sample() -> None:
     differ = [
         case.question.id
         for case in sample_cases("controlled").values()
-        if replace(case, protocol=ranked).retained(64).text != case.retained(64).text
+        if replace(case, protocol=ranked).retain(64).text != case.retain(64).text
     ]
     assert differ
 
@@ -169,7 +169,7 @@ def in_rank_order(case: Case, budget: int) -> list[str]:
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_full_history_retention_packs_in_rank_order(budget: int) -> None:
     for case in sample_cases("full-history").values():
-        assert [source.id for source in case.retained(budget).sources] == in_rank_order(case, budget)
+        assert [source.id for source in case.retain(budget).sources] == in_rank_order(case, budget)
 
 
 def haystack(sessions: int, *, answer_in: int) -> dict[str, Any]:
@@ -234,7 +234,7 @@ def check_product(case: Case, memory: Memory, budgets: Sequence[int]) -> None:
     for budget in budgets:
         assert features_of(case, budget) == dict(memory.decide(query, budget).features)
         recalled = memory.recall(query, budget, action="retain")
-        packed = case.retained(budget)
+        packed = case.retain(budget)
         assert (packed.text, packed.tokens) == (recalled.text, recalled.tokens)
         assert [source.id for source in packed.sources] == [source.id for source in recalled.sources]
 
@@ -293,7 +293,7 @@ def test_chained_turns_follow_what_they_name_then_the_turn_before_them() -> None
         Note("a", "one"), Note("b", "two", session="s"), Note("c", "three"), Note("d", "four", follows="a"),
         Note("e", "five", user_id="ann"), Note("f", "six", user_id="ann", follows="a"),
     ]  # fmt: skip
-    assert [note.follows for note in chained(history)] == [None, None, "b", "a", None, "e"]
+    assert [note.follows for note in chain_turns(history)] == [None, None, "b", "a", None, "e"]
 
 
 # -- no label is looked at ---------------------------------------------------------------------------------------------
@@ -311,8 +311,8 @@ def test_without_gold_fields_features_and_clusters_are_the_same_bytes(name: str)
     for seen, unseen in zip(cases(picked, PROTOCOLS[name]), cases(map(blind, picked), PROTOCOLS[name]), strict=True):
         assert repr(seen.cluster).encode() == repr(unseen.cluster).encode()
         for budget in BUDGETS:
-            assert json.dumps(seen.seen(budget)).encode() == json.dumps(unseen.seen(budget)).encode()
-            assert seen.retained(budget) == unseen.retained(budget)
+            assert json.dumps(seen.features(budget)).encode() == json.dumps(unseen.features(budget)).encode()
+            assert seen.retain(budget) == unseen.retain(budget)
 
 
 def test_the_controlled_protocol_does_look_at_labels() -> None:
@@ -320,7 +320,7 @@ def test_the_controlled_protocol_does_look_at_labels() -> None:
     question = sample()[0]
     (case,) = cases([question], CONTROLLED)
     (other,) = cases([replace(question, type="temporal", evidence=sample()[1].evidence)], CONTROLLED)
-    assert case.seen(64) != other.seen(64)
+    assert case.features(64) != other.features(64)
 
 
 # -- many questions ----------------------------------------------------------------------------------------------------

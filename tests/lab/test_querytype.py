@@ -30,7 +30,7 @@ from retcon.lab.querytype import (
     best_penalty,
     cue_matrix,
     deal,
-    fits,
+    fit_path,
     out_of_fold,
     probabilities,
     split_probabilities,
@@ -91,7 +91,7 @@ def test_fit_equals_scikit_learn(penalty: float) -> None:
     data = ours()
     theirs = linear.LogisticRegression(C=1 / (penalty * len(data.types)), tol=1e-9, max_iter=10_000)
     theirs.fit(data.hits, data.types)
-    (w,) = fits(data.hits, data.types, (penalty,))
+    (w,) = fit_path(data.hits, data.types, (penalty,))
     assert np.abs((w[1:] - w[1:, :1]) - (theirs.coef_ - theirs.coef_[:1]).T).max() < 1e-4
     assert np.abs((w[0] - w[0, 0]) - (theirs.intercept_ - theirs.intercept_[0])).max() < 1e-4
     model = train(data.hits, data.types, penalty=penalty)
@@ -102,7 +102,7 @@ def test_fit_equals_scikit_learn(penalty: float) -> None:
 @settings(max_examples=20, deadline=None)
 def test_the_slope_is_zero_at_the_fit(seed: int, penalty: float) -> None:
     hits, types, _ = drawn(seed)
-    (w,) = fits(hits, types, (penalty,))
+    (w,) = fit_path(hits, types, (penalty,))
     miss = softmax(w[0] + hits @ w[1:]) - np.eye(len(TYPES))[types]
     assert np.abs(hits.T @ miss / len(types) + penalty * w[1:]).max() < 1e-9
     assert np.abs(miss.mean(axis=0)).max() < 1e-4  # the intercepts are all but free
@@ -111,8 +111,8 @@ def test_the_slope_is_zero_at_the_fit(seed: int, penalty: float) -> None:
 
 def test_a_path_of_penalties_ends_where_single_fits_end() -> None:
     hits, types, _ = drawn(1)
-    for penalty, w in zip(PENALTIES, fits(hits, types, PENALTIES), strict=True):
-        assert np.abs(w - fits(hits, types, (penalty,))[0]).max() < 1e-9
+    for penalty, w in zip(PENALTIES, fit_path(hits, types, PENALTIES), strict=True):
+        assert np.abs(w - fit_path(hits, types, (penalty,))[0]).max() < 1e-9
 
 
 def test_separable_types_still_converge() -> None:

@@ -35,7 +35,7 @@ from made_outcomes import (
 
 from retcon.errors import InputError
 from retcon.lab.crossfit import LADDERS, LEARNERS, Rules, crossfit
-from retcon.lab.fit_ladder import learn, plan
+from retcon.lab.fit_ladder import fit_ladder, plan
 from retcon.lab.outcomes import Outcomes, from_rows, panel
 from retcon.lab.report.tables import SPECS, Readings, Value, arms, tables
 from retcon.lab.stats import crossover, kappa, resample, sign_flip
@@ -450,7 +450,7 @@ def test_a_ladders_false_answers_are_those_of_the_look_that_stops() -> None:
     found = find(one([*known, *silent], "false-answers"), "LongMemEval, controlled", "Ladder")
     actions = ["retain", "extract", "abstract", "merge", "rewrite-agnostic"]
     asked = panel(from_rows(silent), actions=actions)
-    steps = plan(learn(panel(from_rows(known), actions=actions), looks=4), asked)
+    steps = plan(fit_ladder(panel(from_rows(known), actions=actions), looks=4), asked)
     assert set(steps[:, :, 0].ravel().tolist()) == {asked.actions.index("extract")}
     for b, (budget, cell) in enumerate(zip((32, 64), found, strict=True)):
         kept = {name: means(pick(silent, action=name, budget=budget), "abstained") for name in actions}

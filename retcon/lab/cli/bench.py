@@ -275,7 +275,7 @@ def _plain(done: Any, probed: int) -> dict[str, Any]:
 
 
 def _plain_study(each: Any) -> dict[str, Any]:
-    from retcon.lab.learn import plain
+    from retcon.lab.learn import threshold_json
 
     learned = each.learned
     return {
@@ -284,7 +284,7 @@ def _plain_study(each: Any) -> dict[str, Any]:
         "router": None if learned is None else {
             "name": learned.router.name, "group": learned.group, "fitted": learned.fitted,
             "calibrated": learned.calibrated,
-            "thresholds": {str(budget): plain(found) for budget, found in learned.thresholds.items()},
+            "thresholds": {str(budget): threshold_json(found) for budget, found in learned.thresholds.items()},
         },
     }  # fmt: skip
 

@@ -181,11 +181,11 @@ def calibrate(
         file, dataset=dataset, setting=setting, fold=fold, actions=",".join(before.actions),
         judge=judge or before.provenance.get("judge"), budgets=",".join(map(str, before.budgets)) or None,
     )  # fmt: skip
-    made = learn.constants(rows.where(action=panel.actions))
+    made = learn.read_provenance(rows.where(action=panel.actions))
     for what, (learned, here) in replace(before, certificate=None).differences(made).items():
         show.warn(f"the router was learned with {what} {learned!r}, these outcomes are of {here!r}")
     after, found = learn.calibrate_router(
-        before, panel, rule=rule, cap=cap, alpha=alpha, delta=delta, joint=joint, made=made
+        before, panel, rule=rule, cap=cap, alpha=alpha, delta=delta, joint=joint, provenance=made
     )
     if rule == "certified" and (talks := len(set(panel.conversations))) < len(panel.questions):
         show.warn(
@@ -196,7 +196,7 @@ def calibrate(
     save(after, target)
     climbs = (after.certificate or {}).get("ladder")
     if as_json:
-        did = {str(budget): learn.plain(each) for budget, each in found.items()}
+        did = {str(budget): learn.threshold_json(each) for budget, each in found.items()}
         return show.document({"router": str(target), "thresholds": did} | ({"ladder": climbs} if climbs else {}))
     show.table(
         [

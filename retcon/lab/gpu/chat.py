@@ -1,6 +1,7 @@
-"""A transformers model in this process (extra `gpu`), for labelling: thousands of asks, answered in large batches.
+"""Asks -> replies, by a transformers model in this process (extra `gpu`): thousands at once, for labelling.
 
-What flows through the model, and how it is kept busy, is in flow.py; here asks become tokens, and tokens replies.
+What flows through the model, and how it is kept busy, is in flow.py; here asks become tokens, and tokens replies. The
+model's own `generate`, with its repetition penalties and cut distributions, is not used.
 """
 
 from __future__ import annotations
@@ -47,10 +48,6 @@ class TransformersChat:
         self._model.to(self.device).eval()
         self._ends = _ends(self._model, self._tokenizer)
         pad = self._tokenizer.pad_token_id if self._tokenizer.pad_token_id is not None else min(self._ends)
-        # only what is said here: a model's own defaults may hold repetition penalties and cut the distribution
-        self._model.generation_config = transformers.GenerationConfig(
-            do_sample=False, eos_token_id=sorted(self._ends), pad_token_id=pad
-        )
         self._window = int(getattr(self._model.config, "max_position_embeddings", 0) or 0)
         self._flow = Flow(torch, transformers, self._model, ends=self._ends, pad=pad)
         self._lock = threading.Lock()

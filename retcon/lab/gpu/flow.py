@@ -1,4 +1,4 @@
-"""Rows of tokens in, what a model says to each of them out: a batch that is filled up again as rows end.
+"""Rows of tokens -> what a model says to each of them: a batch that is filled up again as rows end.
 
 Answers differ in length by far, so a batch that waited for its longest row would be nearly empty most of the time.
 Here a row leaves when it has ended and others take its place. Rows stand flush right: the columns that no row uses any
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from retcon import deadline
-from retcon.lab.gpu.step import cache, joined, trimmed
+from retcon.lab.gpu.step import cache, join_caches, trim_cache
 from retcon.model.base import Ask
 
 SHARED = 0.7  # groups over rows above which reading the beginnings apart does not pay
@@ -55,7 +55,7 @@ class Flow:
 
     def run(self, rows: Sequence[Row], *, tokens: int, most: int) -> None:
         """Fill in what is said to each row, with at most `most` rows and about `tokens` tokens under way at once."""
-        groups = kin(rows)
+        groups = group_by_beginning(rows)
         for group in groups:
             longest = max(len(row.ids) for row in group)
             for row in group:
@@ -88,11 +88,11 @@ class Flow:
             if waiting and (batch is None or len(under_way) <= LEAVE * room):
                 new = [waiting.popleft() for _ in range(min(len(waiting), max(1, room - len(under_way))))]
                 under_way.extend(new)
-                batch = self._filled(batch, self._begun(new))
+                batch = self._join(batch, self._begin(new))
             elif batch is not None:
                 self._step(batch)
             if batch is not None:
-                stays = self._stays(batch)
+                stays = self._unfinished(batch)
                 under_way[:] = [batch.rows[i] for i in stays]
                 if not stays:
                     batch = None
@@ -105,9 +105,9 @@ class Flow:
         longest = max((waiting[0].reach if waiting else 0, *(len(row.ids) for row in under_way)))
         return max(1, min(most, tokens // (longest + answer)))
 
-    def _begun(self, rows: list[Row]) -> _Batch:
+    def _begin(self, rows: list[Row]) -> _Batch:
         """Rows read for the first time, each with its first token said."""
-        fed, mask, seen = self._heads(rows)
+        fed, mask, seen = self._read_beginnings(rows)
         logits, seen = self._read(fed, mask, seen)
         return _Batch(rows, mask, seen, self._say(rows, logits))
 
@@ -117,21 +117,21 @@ class Flow:
         logits, batch.seen = self._read(batch.tokens[:, None], batch.mask, batch.seen)
         batch.tokens = self._say(batch.rows, logits)
 
-    def _filled(self, batch: _Batch | None, new: _Batch) -> _Batch:
+    def _join(self, batch: _Batch | None, new: _Batch) -> _Batch:
         """Both as one batch."""
         if batch is None:
             return new
-        self._keep(batch, self._stays(batch))
+        self._keep(batch, self._unfinished(batch))
         if not batch.rows:
             return new
         torch, width = self.torch, max(batch.mask.shape[1], new.mask.shape[1])
         both = (batch, new)
         masks = [torch.nn.functional.pad(each.mask, (width - each.mask.shape[1], 0)) for each in both]
-        seen = joined(self.transformers, torch, [each.seen for each in both])
+        seen = join_caches(self.transformers, torch, [each.seen for each in both])
         return _Batch(batch.rows + new.rows, torch.cat(masks), seen, torch.cat([each.tokens for each in both]))
 
-    def _stays(self, batch: _Batch) -> list[int]:
-        return [i for i, row in enumerate(batch.rows) if not self._ended(row)]
+    def _unfinished(self, batch: _Batch) -> list[int]:
+        return [i for i, row in enumerate(batch.rows) if not self._has_ended(row)]
 
     def _keep(self, batch: _Batch, stays: list[int]) -> None:
         """Drop all other rows, and the columns that none of these uses."""
@@ -144,22 +144,22 @@ class Flow:
         batch.mask, batch.tokens = batch.mask[kept], batch.tokens[kept]
         unused = int(batch.mask.any(dim=0).int().argmax())
         batch.mask = batch.mask[:, unused:]
-        trimmed(batch.seen, unused)
+        trim_cache(batch.seen, unused)
         batch.seen.batch_select_indices(kept)
 
-    def _heads(self, rows: list[Row]) -> tuple[Any, Any, Any]:
+    def _read_beginnings(self, rows: list[Row]) -> tuple[Any, Any, Any]:
         """What is left to read of each row, the mask over all of it, and the cache of what rows begin alike with."""
-        groups = kin(rows)
+        groups = group_by_beginning(rows)
         if len(groups) > SHARED * len(rows):
-            return *self._padded([row.ids for row in rows]), None
+            return *self._pad([row.ids for row in rows]), None
         shares = [min(_common(group[0].ids, group[-1].ids), *(len(row.ids) - 1 for row in group)) for group in groups]
-        heads, mask = self._padded([group[0].ids[:share] for group, share in zip(groups, shares, strict=True)])
+        heads, mask = self._pad([group[0].ids[:share] for group, share in zip(groups, shares, strict=True)])
         _, seen = self._read(heads, mask, None)
         head_of = {row.place: number for number, group in enumerate(groups) for row in group}
         numbers = [head_of[row.place] for row in rows]
         index = self.torch.tensor(numbers, device=mask.device)
         seen.batch_select_indices(index)
-        rest, after = self._padded([row.ids[shares[number] :] for row, number in zip(rows, numbers, strict=True)])
+        rest, after = self._pad([row.ids[shares[number] :] for row, number in zip(rows, numbers, strict=True)])
         return rest, self.torch.cat([mask[index], after], dim=1), seen
 
     def _read(self, fed: Any, mask: Any, seen: Any) -> tuple[Any, Any]:
@@ -168,7 +168,7 @@ class Flow:
         if seen is None and len(fed) > rows:
             parts = [self._read(fed[i : i + rows], mask[i : i + rows], None) for i in range(0, len(fed), rows)]
             scores = self.torch.cat([part[0] for part in parts])
-            return scores, joined(self.transformers, self.torch, [part[1] for part in parts])
+            return scores, join_caches(self.transformers, self.torch, [part[1] for part in parts])
         places = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -fed.shape[1] :]
         out = self.model(
             input_ids=fed, attention_mask=mask, position_ids=places, use_cache=True, logits_to_keep=1,
@@ -176,7 +176,7 @@ class Flow:
         )  # fmt: skip
         return out.logits[:, -1], out.past_key_values
 
-    def _padded(self, rows: Sequence[list[int]]) -> tuple[Any, Any]:
+    def _pad(self, rows: Sequence[list[int]]) -> tuple[Any, Any]:
         """Tokens and mask, padded on the left."""
         torch, longest = self.torch, max(map(len, rows))
         ids = torch.full((len(rows), longest), self.pad, dtype=torch.long)
@@ -189,20 +189,20 @@ class Flow:
     def _say(self, rows: Sequence[Row], logits: Any) -> Any:
         """The next token of every row; those that have not ended get it written down, with its log-probability."""
         scores = logits.float()
-        chosen = _noisy(self.torch, scores, rows).argmax(dim=1, keepdim=True)
+        chosen = _add_noise(self.torch, scores, rows).argmax(dim=1, keepdim=True)
         values = (scores.gather(1, chosen) - scores.logsumexp(dim=1, keepdim=True)).squeeze(1).tolist()
         tokens = chosen.squeeze(1)
         for row, token, value in zip(rows, tokens.tolist(), values, strict=True):
-            if not self._ended(row):
+            if not self._has_ended(row):
                 row.said.append(token)
                 row.logprobs.append(value)
         return tokens
 
-    def _ended(self, row: Row) -> bool:
+    def _has_ended(self, row: Row) -> bool:
         return len(row.said) >= row.ask.max_tokens or (bool(row.said) and row.said[-1] in self.ends)
 
 
-def _noisy(torch: Any, scores: Any, rows: Sequence[Row]) -> Any:
+def _add_noise(torch: Any, scores: Any, rows: Sequence[Row]) -> Any:
     """(rows, vocabulary): scores with Gumbel noise times temperature, so that the largest is a draw from the softmax.
 
     The noise is a hash of a row's seed, its step and the token: the same whatever shares the batch.
@@ -230,7 +230,7 @@ def _uniform(torch: Any, seeds: Any, steps: Any, size: int) -> Any:
     return ((mixed ^ (mixed >> 16)).double() + 0.5) / 2.0**32
 
 
-def kin(rows: Sequence[Row]) -> list[list[Row]]:
+def group_by_beginning(rows: Sequence[Row]) -> list[list[Row]]:
     """Groups of rows that have at least half of their tokens in common at the beginning.
 
     Sorted by their tokens, rows that begin alike stand side by side, and what the first and the last of a group share

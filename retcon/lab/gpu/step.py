@@ -1,4 +1,4 @@
-"""One step of a large batch at little cost: keys and values are read where they lie, neither repeated nor moved.
+"""One token a row -> the next, at little cost: keys and values are read where they lie, neither repeated nor moved.
 
 Where several query heads share a key head, transformers repeats keys and values for each of them as soon as rows are
 padded, and its cache is copied as a whole at every token. With a thousand rows of a thousand tokens both cost more
@@ -57,7 +57,7 @@ def cache(transformers: Any) -> Any:
                 self.whole: tuple[Any, ...] = ()
             have, more = self.keys.shape[-2], key_states.shape[-2]
             if not self.whole or have + more > self.whole[0].shape[-2]:
-                self.whole = (_roomy(self.keys, key_states), _roomy(self.values, value_states))
+                self.whole = (_grow(self.keys, key_states), _grow(self.values, value_states))
             for buffer, new in zip(self.whole, (key_states, value_states), strict=True):
                 buffer[..., have : have + more, :] = new
             self.keys, self.values = (buffer[..., : have + more, :] for buffer in self.whole)
@@ -72,13 +72,13 @@ def cache(transformers: Any) -> Any:
     return made
 
 
-def joined(transformers: Any, torch: Any, parts: Sequence[Any]) -> Any:
+def join_caches(transformers: Any, torch: Any, parts: Sequence[Any]) -> Any:
     """One cache of the rows of several, flush right; these are emptied layer by layer, so that little is held twice."""
     made = cache(transformers)
     width = max(part.get_seq_length() for part in parts)
     for number, layers in enumerate(zip(*(part.layers for part in parts), strict=True)):
         keys, values = (
-            torch.cat([_widened(torch, getattr(each, name), width) for each in layers]) for name in ("keys", "values")
+            torch.cat([_widen(torch, getattr(each, name), width) for each in layers]) for name in ("keys", "values")
         )
         for each in layers:
             each.keys = each.values = None
@@ -87,19 +87,19 @@ def joined(transformers: Any, torch: Any, parts: Sequence[Any]) -> Any:
     return made
 
 
-def trimmed(seen: Any, columns: int) -> None:
+def trim_cache(seen: Any, columns: int) -> None:
     """Cut off the first columns of a cache."""
     for layer in seen.layers:
         layer.keys, layer.values = layer.keys[..., columns:, :], layer.values[..., columns:, :]
         layer.whole = ()
 
 
-def _widened(torch: Any, values: Any, width: int) -> Any:
+def _widen(torch: Any, values: Any, width: int) -> Any:
     """With zeros on the left: what is masked must still be a number."""
     return torch.nn.functional.pad(values, (0, 0, width - values.shape[-2], 0))
 
 
-def _roomy(old: Any, new: Any) -> Any:
+def _grow(old: Any, new: Any) -> Any:
     """A buffer with what there was in front, and room for what comes."""
     rows, heads, have, size = old.shape
     buffer = new.new_empty((rows, heads, have + new.shape[-2] + ROOM, size))

@@ -18,7 +18,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from retcon.lab.outcomes import JUDGE, SPENT, Outcomes
+from retcon.lab.outcomes import COSTS, JUDGE, Outcomes
 from retcon.lab.report.drawing import THEME, themed
 from retcon.lab.report.figures import Figure
 from retcon.lab.report.story import TERMS, Finding, Sentence
@@ -26,7 +26,7 @@ from retcon.lab.report.tables import Cells, Table, Value
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 SHOWN = ("dataset", "setting", "model", "reader", "question_id", "type", "budget", "action", "realization", "pair")
-MEASURED = ("fit", "abstained", "unsupported", *SPENT)
+MEASURED = ("fit", "abstained", "unsupported", *COSTS)
 SIGNED = re.compile(r"[+−-]")
 _SVG_ID = re.compile(r'\bid="')
 _SVG_LINK = re.compile(r'(xlink:href="#|url\(#)')

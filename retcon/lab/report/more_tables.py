@@ -295,7 +295,7 @@ def _false_ladder(readings: Readings, silent: Study, budgets: Sequence[int]) -> 
             return []
         if learned.features != asked.features:
             return []
-        steps = ladder.learn(learned, looks=looks_for(len(learned.actions)))
+        steps = ladder.fit_ladder(learned, looks=looks_for(len(learned.actions)))
     except RetconError:
         return []
     says = replace(asked, runs=asked.abstained, retentions=run_mean(asked.abstained[:, :, 0]))

@@ -287,7 +287,7 @@ def _independent(readings: Readings) -> Body:
     fixed = {names[name]: crossfit.always(place) for place, name in enumerate(whole.actions) if name in names}
     policies: dict[str, Policy] = {
         "Retention": crossfit.always(0), **{names[name]: fixed[names[name]] for name in names},
-        "Per-budget policy selected on fit data": crossfit.trained_fixed(0), "Direct ridge": crossfit.Direct(),
+        "Per-budget policy selected on fit data": crossfit.best_fixed(0), "Direct ridge": crossfit.Direct(),
         "Frozen safe router": crossfit.Calibrated(), "Certified safe router": crossfit.Calibrated(certified=True),
     }  # fmt: skip
     rows = [_gate_row(study, parts, name, policy, rules) for name, policy in policies.items()]
@@ -317,7 +317,7 @@ def _gate_row(study: Study, parts: Mapping[str, Panel], name: str, policy: Polic
     if policy is None:
         plan = np.argmax(gate.utility, axis=2)[:, :, None]
     else:
-        plan = policy(parts["fit"], parts["calibration"], rules)(gate.hidden())
+        plan = policy(parts["fit"], parts["calibration"], rules)(gate.without_outcomes())
     went = ladder.walk(gate, plan)
     harmed = went.replaced & (went.utility < gate.retentions - 1e-12)
     return _policy_row(study, gate, name, went.utility, harmed.astype(np.float64), fold="gate")
@@ -333,7 +333,7 @@ def _gate_ladder(study: Study, rules: Rules, budgets: Sequence[int]) -> list[Cel
     if whole.budgets != tuple(budgets) or whole.abstained is None:
         return []
     policies = {
-        "Best fixed action, all actions": crossfit.trained_fixed(0),
+        "Best fixed action, all actions": crossfit.best_fixed(0),
         "Ladder, all actions": crossfit.learned_ladder,
     }
     return [_gate_row(study, parts, name, policy, rules) for name, policy in policies.items()]

@@ -279,9 +279,9 @@ class Study:
         """A row for each stratum, action and budget that was measured."""
         budgets = self.budgets if budgets is None else budgets
         at = np.ix_(range(self.shape[0]), self._columns(budgets), [self.actions.index(name) for name in actions])
-        found = stats.by_stratum(
-            self.runs[at], self.retained[at], {"all": np.ones(self.shape[0], np.bool_)} if strata is None else strata,
-            budgets=budgets, actions=actions, resamples=resamples or self.resamples,
+        found = stats.operator_gains(
+            self.runs[at], self.retained[at], budgets=budgets, actions=actions,
+            resamples=resamples or self.resamples, strata=strata,
         )  # fmt: skip
         return [each for each in found if each.gain.n]
 
