@@ -15,25 +15,27 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from retcon.errors import InputError, MissingExtraError, RetconError
-from retcon.lab.crossfit import CrossFit
+from retcon.errors import InputError, MissingExtraError
 from retcon.lab.outcomes import Outcomes, write
-from retcon.lab.report import published, story
-from retcon.lab.report.curves import Group
+from retcon.lab.report import story
+from retcon.lab.report.cells import Value, text_of
 from retcon.lab.report.figures import Figure, figures
-from retcon.lab.report.html import Parts, leading, page, paired
-from retcon.lab.report.story import TERMS, Sentence
-from retcon.lab.report.studies import Readings, Study
-from retcon.lab.report.tables import SPECS, Table, Value
+from retcon.lab.report.html import Parts, count_words, page, pair_rows
+from retcon.lab.report.more_tables import MORE
+from retcon.lab.report.paper_tables import PAPER
+from retcon.lab.report.story import TERMS
+from retcon.lab.report.studies import Readings
+from retcon.lab.report.tables import Table
 
 Progress = Callable[[int, int], None]
 
+SPECS = (*PAPER, *MORE)
 TITLE = "Retain or consolidate? Memory under a token budget, measured"
 SEED = 20260716
 # Angle brackets as entities: not every reader of Markdown knows "\<", and one that does not would see a tag.
@@ -94,42 +96,16 @@ def parts(
     for done, spec in enumerate(SPECS, 1):
         tables.append(spec.table(readings))
         tell(done, total)
-    groups = _groups(readings)
+    shown, judge = readings.shown, studies[0].judge
+    findings = story.findings(shown)
     tell(total - 1, total)
-    drawn = figures(groups)
-    judge = studies[0].judge
+    pictures = figures(shown)
     tell(total, total)
     return Parts(
-        title=title or TITLE, opening=story.opening(groups, outcomes, judge, said), findings=story.findings(groups),
-        words=story.words(groups), facts=story.facts(outcomes, said, draws=draws, seed=seed, repeats=repeats),
-        figures=drawn, tables=tables, published=len(published.TABLES), outcomes=outcomes, judge=judge,
+        title=title or TITLE, opening=story.opening(shown, outcomes, judge, said), findings=findings,
+        words=story.words(shown), facts=story.facts(outcomes, said, draws=draws, seed=seed, repeats=repeats),
+        figures=pictures, tables=tables, published=len(PAPER), outcomes=outcomes, judge=judge,
     )  # fmt: skip
-
-
-def _groups(readings: Readings) -> list[Group]:
-    """The studies that can be drawn, with their policies; two of the same key are told apart."""
-    made: list[Group] = []
-    for study in filter(_usable, readings.studies):
-        group = Group(study, *_fits(readings, study))
-        same = sum(group.key == other.key.removesuffix(other.mark) for other in made)
-        made.append(replace(group, mark=f"-{same + 1}") if same else group)
-    return made
-
-
-def _usable(study: Study) -> bool:
-    """Whether raw notes were measured under a budget, which everything is compared with."""
-    return "retain" in study.actions and any(budget > 0 for budget in study.budgets)
-
-
-def _fits(readings: Readings, study: Study) -> tuple[CrossFit | None, CrossFit | None]:
-    """The policies over the paper's actions and over all; None where the rows do not allow it."""
-    found: list[CrossFit | None] = []
-    for fit in (readings.routed, readings.climbed):
-        try:
-            found.append(fit(study))
-        except RetconError:
-            found.append(None)
-    return found[0], found[1]
 
 
 def _put(path: Path, content: bytes) -> None:
@@ -161,9 +137,9 @@ def comma_separated(table: Table) -> str:
     out = io.StringIO()
     sheet = csv.writer(out, lineterminator="\n")
     sheet.writerow(("by", "row", "column", "text", "mean", "low", "high", "rows"))
-    words = min(map(leading, table.rows), default=0)
-    for cells, by in paired(table):
-        row = " / ".join(map(_text, cells[:words]))
+    words = min(map(count_words, table.rows), default=0)
+    for cells, by in pair_rows(table):
+        row = " / ".join(map(text_of, cells[:words]))
         for column, cell in zip(table.columns[words:], cells[words:], strict=True):
             number = cell if isinstance(cell, Value) else Value(cell)
             ends = ("" if end is None else repr(end) for end in (number.mean, number.low, number.high))
@@ -194,7 +170,8 @@ def _lines(made: Parts) -> Iterator[str]:
     for finding in made.findings:
         yield f"**{_md(finding.question)}**\n"
         for each in finding.answers:
-            yield f"- {_md(each.group)}: **{_md(each.verdict)}** {_said(each.told)}"
+            detail = "".join(_md(text_of(piece)) for piece in each.detail)
+            yield f"- {_md(each.study)}: **{_md(each.verdict)}** {detail}"
         yield ""
     yield from _glossary(made)
     yield "## Figures\n"
@@ -218,14 +195,13 @@ def _glossary(made: Parts) -> Iterator[str]:
 
 
 def _picture(figure: Figure) -> Iterator[str]:
-    name = f"{figure.title} {figure.data}".strip()
-    yield f"### {_md(name)}\n"
+    yield f"### {_md(figure.name)}\n"
     if figure.missing is not None:
         yield f"Not here: {_md(figure.missing)}.\n"
         return
     at = f"figures/{figure.key}"
     yield f'<picture><source media="(prefers-color-scheme: dark)" srcset="{at}-dark.svg">'
-    yield f'<img src="{at}.svg" width="480" alt="{_attribute(name)}"></picture>\n'
+    yield f'<img src="{at}.svg" width="480" alt="{_attribute(figure.name)}"></picture>\n'
     yield f"{_md(figure.caption)} ([PNG]({at}.png))\n"
 
 
@@ -239,21 +215,13 @@ def _table(table: Table) -> Iterator[str]:
     by = ("",) if table.published else ()
     yield _line((*by, *map(_md, table.columns)))
     yield _line(["---"] * (len(by) + len(table.columns)))
-    for cells, who in paired(table):
-        yield _line((*((who or "ours",) if by else ()), *(_md(_text(cell)) for cell in cells)))
+    for cells, who in pair_rows(table):
+        yield _line((*((who or "ours",) if by else ()), *(_md(text_of(cell)) for cell in cells)))
     yield f"\n[Numbers and their rows](tables/{table.key}.csv){marks}\n"
 
 
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _said(said: Sentence) -> str:
-    return "".join(_md(_text(piece)) for piece in said)
-
-
-def _text(cell: Value | str) -> str:
-    return cell if isinstance(cell, str) else cell.text
 
 
 def _md(text: str) -> str:
