@@ -20,9 +20,8 @@ from retcon.lab import outcomes
 from retcon.lab.bench import FEWEST, OUTCOMES, Studied, choices, complete, grouping, study, written
 from retcon.lab.fit import folds, question_groups
 from retcon.lab.outcomes import Outcomes, Panel
-from retcon.lab.report.curves import Group
 from retcon.lab.report.figures import crossover
-from retcon.lab.report.tables import Readings
+from retcon.lab.report.studies import Readings
 from retcon.lab.stats import Array, Estimate, Resamples, interval, intervals, resample
 from retcon.note import RETAIN
 
@@ -235,9 +234,9 @@ def advised(table: Outcomes, out: Path, *, judge: str, draws: int = 10_000, seed
 
 def _drawn(table: Outcomes, out: Path, judge: str, draws: int, seed: int) -> dict[str, Path]:
     """The crossover as a picture; nothing where matplotlib is not installed."""
-    readings = Readings(table, judge=judge, draws=draws, seed=seed, repeats=1)
+    readings = Readings(table, judge=judge, draws=draws, seed=seed)
     try:
-        figure = crossover(Group(readings.studies[0]))
+        figure = crossover(readings.studies[0])
     except MissingExtraError:
         return {}
     path = out / "crossover.svg"

@@ -30,7 +30,7 @@ from retcon.lab.crossfit import FOLDS, REFERENCE, Rules, crossfit
 from retcon.lab.fit import folds, question_groups
 from retcon.lab.judge import DETERMINISTIC
 from retcon.lab.outcomes import JUDGE, Outcomes, Panel
-from retcon.lab.report.build import report
+from retcon.lab.report.build import make_report, write_report
 from retcon.model import Chat
 from retcon.note import RETAIN
 from retcon.operate import ACTIONS
@@ -109,7 +109,8 @@ def bench(
     files |= written(studies, out)
     files["report"] = out / REPORT
     tell = None if progress is None else lambda done, total: progress("report", done, total)
-    report(table, files["report"], judge=judge, title=title, draws=draws, repeats=repeats, progress=tell)
+    made = make_report(table, judge=judge, title=title, draws=draws, repeats=repeats, progress=tell)
+    write_report(made, files["report"])
     return Benched(found, studies, judge, files)
 
 

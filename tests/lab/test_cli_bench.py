@@ -53,7 +53,7 @@ def server() -> Iterator[Server]:
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures without a picture, for tests that do not look: drawing takes most of a report's time."""
     empty = '<svg viewBox="0 0 1 1"></svg>'
-    monkeypatch.setattr(figures, "drawn", lambda compose, *, height, title: (empty, empty, b""))
+    monkeypatch.setattr(figures, "draw", lambda compose, *, height, title: (empty, empty, b""))
 
 
 def at(server: Server, *more: str) -> tuple[str, ...]:

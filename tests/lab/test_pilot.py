@@ -11,7 +11,9 @@ import pytest
 from made_outcomes import find, text
 
 from retcon.lab.outcomes import read
-from retcon.lab.report.tables import SPECS, Readings, Study, Table
+from retcon.lab.report.build import SPECS
+from retcon.lab.report.studies import Readings, Study
+from retcon.lab.report.tables import Table
 
 PILOT = Path(os.environ.get("RETCON_PILOT") or Path(__file__).parents[3] / "shared" / "pilot" / "outcomes.csv")
 needs_pilot = pytest.mark.skipif(not PILOT.is_file(), reason="RETCON_DATA: no pilot outcomes here")
@@ -19,7 +21,7 @@ needs_pilot = pytest.mark.skipif(not PILOT.is_file(), reason="RETCON_DATA: no pi
 
 @cache
 def pilot() -> dict[str, Table]:
-    readings = Readings(read(PILOT), judge=None, draws=1000, seed=20260716, repeats=1)
+    readings = Readings(read(PILOT), draws=1000)
     return {spec.key: spec.table(readings) for spec in SPECS if spec.key != "mlp-check"}
 
 

@@ -36,7 +36,7 @@ MINUS = re.compile(r"(?<![\w.)])-(?=\.?\d)")  # before a number, no dash between
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Report:
     """All that stands in a report."""
 
     title: str
@@ -51,10 +51,10 @@ class Parts:
     judge: str
 
 
-def page(parts: Parts) -> str:
+def page(report: Report) -> str:
     """The whole page."""
-    book = _Book(parts.outcomes)
-    body = "".join(_body(parts, book))
+    book = _Book(report.outcomes)
+    body = "".join(_body(report, book))
     script, style = _asset("page.js"), _asset("page.css")
     guard = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{guard}'; base-uri 'none'"
@@ -63,8 +63,8 @@ def page(parts: Parts) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{escape(parts.title)}</title>\n<style>\n{_colours()}{style}</style>\n</head>\n<body>\n{body}"
-        f'<script type="application/json" id="data">{_data(parts, book)}</script>\n<script>{script}</script>\n'
+        f"<title>{escape(report.title)}</title>\n<style>\n{_colours()}{style}</style>\n</head>\n<body>\n{body}"
+        f'<script type="application/json" id="data">{_data(report, book)}</script>\n<script>{script}</script>\n'
         "</body>\n</html>\n"
     )
 
@@ -85,19 +85,19 @@ def _colours() -> str:
 # -- what is read ------------------------------------------------------------------------------------------------------
 
 
-def _body(parts: Parts, book: _Book) -> Iterator[str]:
-    theirs, ours = parts.tables[: parts.published], parts.tables[parts.published :]
+def _body(report: Report, book: _Book) -> Iterator[str]:
+    theirs, ours = report.tables[: report.published], report.tables[report.published :]
     sections = (
-        ("short", "In short", _short(parts, book), ()),
-        ("read", "How to read this", _read(parts), ()),
-        ("figures", "Figures", _figures(parts.figures, book), [(each.key, each.name) for each in parts.figures]),
+        ("short", "In short", _short(report, book), ()),
+        ("read", "How to read this", _read(report), ()),
+        ("figures", "Figures", _figures(report.figures, book), [(each.key, each.name) for each in report.figures]),
         ("paper", "The paper's tables", _tables(theirs, book, THEIRS), [(each.key, each.title) for each in theirs]),
         ("more", "What the paper lacks", _tables(ours, book, OURS), [(each.key, each.title) for each in ours]),
-        ("made", "How it was made", _made(parts), ()),
+        ("made", "How it was made", _made(report), ()),
     )
     shown = [section for section in sections if section[2]]
     yield '<a class="skip" href="#short">Skip to the findings</a>\n'
-    yield f'<header><h1>{escape(parts.title)}</h1><button type="button" id="theme" hidden>Dark</button></header>\n'
+    yield f'<header><h1>{escape(report.title)}</h1><button type="button" id="theme" hidden>Dark</button></header>\n'
     yield f'<div class="layout">\n{_contents([(key, name, inner) for key, name, _, inner in shown])}<main>\n'
     for key, name, content, _ in shown:
         yield f'<section id="{key}"><h2>{name}</h2>\n{content}</section>\n'
@@ -123,10 +123,10 @@ def _contents(sections: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) ->
     return f'<nav aria-label="Contents"><details open><summary>Contents</summary>{listed}</details></nav>\n'
 
 
-def _short(parts: Parts, book: _Book) -> str:
-    told = "".join(f"<p>{escape(text)}</p>\n" for text in parts.opening)
+def _short(report: Report, book: _Book) -> str:
+    told = "".join(f"<p>{escape(text)}</p>\n" for text in report.opening)
     cards = []
-    for finding in parts.findings:
+    for finding in report.findings:
         answers = "".join(
             f'<h4>{escape(each.study)}</h4><p class="verdict">{escape(each.verdict)}</p>'
             f"<p>{_sentence(each.detail, book)}</p>"
@@ -140,14 +140,14 @@ def _sentence(said: Sentence, book: _Book) -> str:
     return "".join(escape(piece) if isinstance(piece, str) else book.number(piece) for piece in said)
 
 
-def _read(parts: Parts) -> str:
+def _read(report: Report) -> str:
     clicks = (
         '<p class="scripted">Every underlined number is a button: it opens the outcomes that the number comes from,'
         " with their means, so that it can be checked by hand. The same rows are in rows.csv beside this page.</p>"
     )
     return (
         f'<div class="prose">{clicks}</div><dl>{_defined(TERMS)}</dl>\n'
-        f"<h3>The actions that were measured</h3>\n<dl>{_defined(parts.words)}</dl>\n"
+        f"<h3>The actions that were measured</h3>\n<dl>{_defined(report.words)}</dl>\n"
     )
 
 
@@ -155,8 +155,8 @@ def _defined(pairs: Iterable[tuple[str, str]]) -> str:
     return "".join(f"<div><dt>{escape(term)}</dt><dd>{escape(means)}</dd></div>" for term, means in pairs)
 
 
-def _made(parts: Parts) -> str:
-    return f"<dl>{_defined(parts.facts)}</dl>\n"
+def _made(report: Report) -> str:
+    return f"<dl>{_defined(report.facts)}</dl>\n"
 
 
 def _figures(figures: Sequence[Figure], book: _Book) -> str:
@@ -317,10 +317,10 @@ def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple, set)) else [value]
 
 
-def _data(parts: Parts, book: _Book) -> str:
+def _data(report: Report, book: _Book) -> str:
     """Columns and filters as JSON that no text inside can end."""
-    columns = parts.outcomes.columns
-    judges = [JUDGE + name for name in parts.outcomes.judges]
+    columns = report.outcomes.columns
+    judges = [JUDGE + name for name in report.outcomes.judges]
     measured = [name for name in MEASURED if name in columns and not all(map(isnan, columns[name].tolist()))]
     wanted = dict.fromkeys((*SHOWN, *book.names, *judges, *measured))
     packed = {name: _pack(columns[name].tolist()) for name in wanted if name in columns}
@@ -331,7 +331,7 @@ def _data(parts: Parts, book: _Book) -> str:
     ]
     shown = [name for name in SHOWN if name in columns and any(map(str, columns[name].tolist()))]
     found = {
-        "rows": len(parts.outcomes), "judge": JUDGE + parts.judge, "judges": judges, "measured": measured,
+        "rows": len(report.outcomes), "judge": JUDGE + report.judge, "judges": judges, "measured": measured,
         "shown": shown, "columns": packed, "filters": filters,
     }  # fmt: skip
     text = json.dumps(found, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

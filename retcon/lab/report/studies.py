@@ -32,6 +32,7 @@ Mask = NDArray[np.bool_]
 
 DATASETS = {LONGMEMEVAL: "LongMemEval", "longmemeval-pool": "LongMemEval, pooled", LOCOMO: "LoCoMo"}
 SETTINGS = (CONTROLLED, FULL_HISTORY, "product")
+SEED = 20260716  # of every interval and fold
 ORDERS = 600  # ladders compared at most: more actions, shorter ladders
 NOTHING = "there are no outcomes of questions that memory answers"
 LONGEST_KEY = 60  # characters of a file name
@@ -420,8 +421,9 @@ class Readings:
     """
 
     def __init__(
-        self, outcomes: Outcomes, *, judge: str | None, draws: int, seed: int, repeats: int, model: str = ""
-    ) -> None:
+        self, outcomes: Outcomes, *, judge: str | None = None, draws: int = 10_000, seed: int = SEED,
+        repeats: int = 1, model: str = "",
+    ) -> None:  # fmt: skip
         if judge is not None and judge not in outcomes.judges:
             raise InputError(f"no judge {judge!r}; there are {', '.join(outcomes.judges)}")
         self.judge, self.draws, self.seed, self.repeats, self.model = judge, draws, seed, repeats, model
