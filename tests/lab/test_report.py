@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
 from html import unescape
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -25,6 +24,7 @@ import pytest
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
+from report_page import embedded, parsed
 from test_outcomes import world
 from typer.testing import CliRunner
 
@@ -32,6 +32,7 @@ from retcon.cli.run import Group as Verbs
 from retcon.errors import InputError, MissingExtraError
 from retcon.lab.cli import report as verb
 from retcon.lab.outcomes import Outcomes, from_rows, read, write
+from retcon.lab.report import figures
 from retcon.lab.report.build import SPECS, ReportFiles, make_report, to_csv, to_markdown, write_report
 from retcon.lab.report.cells import Value, join
 from retcon.lab.report.drawing import THEME, _spread, darken, style_of, use_page_colours
@@ -41,8 +42,6 @@ from retcon.lab.report.tables import Table
 from retcon.lab.stats import Estimate
 
 ROOT = Path(__file__).parents[2]
-PILOT = Path(os.environ.get("RETCON_PILOT") or ROOT.parent / "shared" / "pilot" / "outcomes.csv")
-VOID = {"meta", "br", "hr", "img", "input", "link", "use", "path"}
 BAD = "\"><script>alert('x')</script>&amp;"
 DRAWS = 100
 Row = dict[str, Any]
@@ -72,6 +71,13 @@ def hostile() -> Report:
         for row in world(12, actions=("retain", "merge", "rewrite", "abstract"))
     ]  # fmt: skip
     return make_report(from_rows(spoilt), draws=DRAWS, title=BAD, about={BAD: BAD})
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures without a picture, for tests that do not look: drawing takes most of a report's time."""
+    empty = '<svg viewBox="0 0 1 1"></svg>'
+    monkeypatch.setattr(figures, "draw", lambda compose, *, height, title: (empty, empty, b""))
 
 
 @pytest.fixture(scope="module")
@@ -143,44 +149,6 @@ def test_without_matplotlib_the_install_line_is_said(monkeypatch: pytest.MonkeyP
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
-class Reader(HTMLParser):
-    """Checks that tags close, and keeps ids, links and the text that is shown."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.ids: list[str] = []
-        self.links: list[str] = []
-        self.events: list[str] = []
-        self.scripts = 0
-        self.text: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        self.ids += [str(found["id"])] if "id" in found else []
-        self.links += [str(found[name]) for name in ("href", "src", "xlink:href", "srcset", "action") if name in found]
-        self.events += [name for name in found if name.startswith("on")]
-        self.scripts += tag == "script"
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in VOID:
-            assert self.open and self.open.pop() == tag, tag  # noqa: PT018
-
-    def handle_data(self, data: str) -> None:
-        if "script" not in self.open and "style" not in self.open:
-            self.text.append(data)
-
-
-def parsed(text: str) -> Reader:
-    reader = Reader()
-    reader.feed(text)
-    reader.close()
-    assert reader.open == []
-    return reader
-
-
 @pytest.mark.parametrize("of", [made, hostile], ids=["made", "hostile"])
 def test_page_is_whole_and_needs_nothing_else(of: Any) -> None:
     text = page(of())
@@ -205,6 +173,7 @@ def test_page_allows_its_own_script_and_no_other() -> None:
     assert "<" not in data
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_markdown_holds_no_tag_link_code_or_cell_from_outside() -> None:
     bad = "<img src=x onerror=alert(1)>|`a`[b](javascript:c)&lt;\r\n# d"
     spoilt = [
@@ -280,12 +249,6 @@ def test_marks_stand_under_their_table() -> None:
 
 
 # -- numbers and their rows --------------------------------------------------------------------------------------------
-
-
-def embedded(text: str) -> dict[str, Any]:
-    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
-    found: dict[str, Any] = json.loads(data)
-    return found
 
 
 def decoded(data: dict[str, Any], name: str) -> list[int]:
@@ -517,6 +480,7 @@ def test_a_verdict_claims_what_intervals_settle_and_no_more(
     assert said in _verdict(first, last, 32, 256)
 
 
+@pytest.mark.usefixtures("written", "undrawn")
 def test_opening_says_what_was_measured_and_by_whom() -> None:
     told = " ".join(made().opening)
     assert f"{len(rows()):,} outcomes" in told
@@ -587,6 +551,7 @@ def test_verb_writes_a_report_and_says_where(tmp_path: Path, monkeypatch: pytest
     assert "2026" not in re.sub("2026-11-15|20260716", "", text)  # no clock was asked
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_verb_gives_json_and_takes_rows_of_one_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(from_rows(rows()), "o.csv")
@@ -618,20 +583,3 @@ def test_verb_says_what_is_wrong_in_one_line(
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert said in err
-
-
-# -- the pilot ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(not PILOT.exists(), reason="needs the pilot's outcomes beside RETCON_DATA")
-def test_report_of_the_pilot(tmp_path: Path) -> None:
-    found = write_report(make_report(read(PILOT), draws=DRAWS), tmp_path / "report")
-    assert len(found.figures) == 9
-    assert len(found.tables) >= 17
-    text = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
-    assert len(text) < 2_000_000
-    data = embedded(text)
-    assert data["rows"] == 18_840
-    assert all(all(codes for codes in each.values()) for each in data["filters"])
-    shown = "".join(parsed(text).text)
-    assert "It pays at 32 tokens and costs at 256: the crossover that the paper reports." in shown
