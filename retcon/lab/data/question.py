@@ -37,7 +37,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class Dataset:
     """What a file gave: its questions, those left out by reason, and those whose labels were corrected, by label."""
 
     questions: tuple[Question, ...]
@@ -45,12 +45,12 @@ class Loaded:
     corrected: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # "answer" | "evidence" -> question ids
 
 
-def gathered(
+def gather(
     path: Path,
     questions: Iterable[Question],
     skipped: Mapping[str, Sequence[str]] | None = None,
     corrected: Mapping[str, Sequence[str]] | None = None,
-) -> Loaded:
+) -> Dataset:
     """The questions of one file; an error where there is none or where two have one id."""
     found = tuple(questions)
     seen: set[str] = set()
@@ -60,7 +60,7 @@ def gathered(
         seen.add(question.id)
     if not found and not skipped:
         raise InputError(f"{path} holds no question")
-    return Loaded(found, _frozen(skipped or {}), _frozen(corrected or {}))
+    return Dataset(found, _frozen(skipped or {}), _frozen(corrected or {}))
 
 
 def _frozen(ids: Mapping[str, Sequence[str]]) -> Mapping[str, tuple[str, ...]]:
@@ -89,7 +89,7 @@ def full_fit(questions: Iterable[Question], budgets: Iterable[int], count: Count
     return {budget: sum(cost <= budget for cost in costs) / len(costs) for budget in budgets}
 
 
-def chronological(notes: Iterable[Note]) -> tuple[Note, ...]:
+def sort_by_time(notes: Iterable[Note]) -> tuple[Note, ...]:
     """The notes oldest first, equals in the order given; in the order given throughout where one has no time."""
     given = tuple(notes)
     stamps = [note.timestamp for note in given if note.timestamp is not None]

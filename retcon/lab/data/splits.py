@@ -52,7 +52,7 @@ def paper_like(questions: Sequence[Question], *, seed: int = SEED, abstentions: 
     answer all go to train; some of them have no evidence to pack.
     """
     pool = [question for question in _distinct(questions) if abstentions or not question.abstention]
-    by_type = _grouped(pool, seed)
+    by_type = _group_by_type(pool, seed)
     for kind, needed in PAPER_TEST.items():
         if len(by_type[kind]) < needed:
             raise InputError(f"the test needs {needed} questions of type {kind}, there are {len(by_type[kind])}")
@@ -76,7 +76,7 @@ def independent(questions: Sequence[Question], *, seed: int = SEED, shares: Mapp
         groups[_conversation(question)].append(question)
     if len(groups) < len(shares):
         raise InputError(f"{len(shares)} parts need as many conversations, there are {len(groups)}")
-    dealt = min((_dealt(groups, shares, seed, order) for order in range(ORDERS)), key=lambda dealt: dealt.unevenness)
+    dealt = min((_deal(groups, shares, seed, order) for order in range(ORDERS)), key=lambda dealt: dealt.unevenness)
     parts = {part: [question.id for name in names for question in groups[name]] for part, names in dealt.parts.items()}
     return _split("independent", seed, parts)
 
@@ -100,14 +100,14 @@ def sample(questions: Iterable[Question], n: int, *, seed: int = SEED) -> tuple[
 
 
 @dataclass(frozen=True, slots=True)
-class _Dealt:
+class _Deal:
     """Conversations by part, and how far the types are from the shares: the sum of (has - wanted)^2 / wanted."""
 
     parts: Mapping[str, Sequence[str]]
     unevenness: float
 
 
-def _dealt(groups: Mapping[str, Sequence[Question]], shares: Mapping[str, float], seed: int, order: int) -> _Dealt:
+def _deal(groups: Mapping[str, Sequence[Question]], shares: Mapping[str, float], seed: int, order: int) -> _Deal:
     """One deal: in the order of a hash, each conversation goes where the unevenness grows least, or falls most."""
     held = {name: Counter(str(question.type) for question in group) for name, group in groups.items()}
     for count in held.values():
@@ -125,7 +125,7 @@ def _dealt(groups: Mapping[str, Sequence[Question]], shares: Mapping[str, float]
         part = min(empty if len(groups) - dealt <= len(empty) else parts, key=growth.__getitem__)
         has[part] += held[name]
         parts[part].append(name)
-    return _Dealt(parts, sum(_uneven(has[part], goal) for part, goal in wanted.items()))
+    return _Deal(parts, sum(_uneven(has[part], goal) for part, goal in wanted.items()))
 
 
 def _uneven(has: Mapping[str, int], wanted: Mapping[str, float]) -> float:
@@ -149,7 +149,7 @@ def _draw(seed: int, name: str) -> bytes:
     return hashlib.sha256(f"{seed}:{name}".encode("utf-8", "surrogatepass")).digest()
 
 
-def _grouped(questions: Iterable[Question], seed: int) -> dict[str | None, list[Question]]:
+def _group_by_type(questions: Iterable[Question], seed: int) -> dict[str | None, list[Question]]:
     """The questions of each type in the order of the draw, the types by name."""
     groups: dict[str | None, list[Question]] = defaultdict(list)
     for question in sorted(questions, key=lambda question: (str(question.type), _draw(seed, question.id))):
