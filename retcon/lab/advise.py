@@ -19,7 +19,7 @@ from retcon.errors import InputError, MissingExtraError
 from retcon.lab import bench, outcomes
 from retcon.lab.fit import folds, question_groups
 from retcon.lab.outcomes import Outcomes, Panel
-from retcon.lab.report.figures import crossover
+from retcon.lab.report.figures import crossover_figure
 from retcon.lab.report.studies import Readings
 from retcon.lab.stats import Array, Estimate, Resamples, interval, intervals, resample
 from retcon.note import RETAIN
@@ -105,7 +105,7 @@ def _standing(panel: Panel, b: int, drawn: Resamples, units: int, tried: float) 
     gain = interval(utility[:, rival] - utility[:, 0], drawn, level=level)
     accuracy, retained = intervals(utility[:, [best, 0]], drawn, level=LEVEL)
     sure = units >= FEW and (best == 0 or gain.low > 0)
-    needed = None if sure or best == 0 else _needed(gain, units)
+    needed = None if sure or best == 0 else _questions_needed(gain, units)
     return Standing(
         panel.budgets[b], panel.actions[best], panel.actions[rival], accuracy, retained, gain, tried, sure, needed
     )
@@ -123,7 +123,7 @@ def _try_on_others(panel: Panel, group: str, seed: int) -> Array:
     return mean
 
 
-def _needed(gain: Estimate, units: int) -> int | None:
+def _questions_needed(gain: Estimate, units: int) -> int | None:
     """Units at which an interval around the same gain would leave zero out: its width falls with their root."""
     half = gain.mean - gain.low
     return max(FEW, ceil(units * (half / gain.mean) ** 2)) if gain.mean > 0 and half > 0 else None
@@ -238,7 +238,7 @@ def _draw_crossover(table: Outcomes, out: Path, judge: str, draws: int, seed: in
     """The crossover as a picture; nothing where matplotlib is not installed."""
     readings = Readings(table, judge=judge, draws=draws, seed=seed)
     try:
-        figure = crossover(readings.studies[0])
+        figure = crossover_figure(readings.studies[0])
     except MissingExtraError:
         return {}
     path = out / "crossover.svg"

@@ -198,7 +198,7 @@ def _history(name: str, conversation: Mapping[str, Any]) -> tuple[tuple[Note, ..
                 key = _key(json_files.text(turn, "dia_id"))
                 if key in turns:
                     raise InputError(f"the dia_id D{key[0]}:{key[1]} is there twice")
-                if said := _said(turn):
+                if said := _spoken_text(turn):
                     turns[key] = len(notes)
                     notes.append(
                         Note(f"{name}:D{key[0]}:{key[1]}", said, json_files.text(turn, "speaker"), session, stamp)
@@ -219,7 +219,7 @@ def _key(name: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def _said(turn: Mapping[str, Any]) -> str:
+def _spoken_text(turn: Mapping[str, Any]) -> str:
     """The words of a turn, then the caption of its image in brackets; empty where there is neither."""
     words, caption = turn.get("text"), turn.get("blip_caption") or ""
     if not isinstance(words, str) or not isinstance(caption, str):

@@ -60,10 +60,10 @@ def gather(
         seen.add(question.id)
     if not found and not skipped:
         raise InputError(f"{path} holds no question")
-    return Dataset(found, _frozen(skipped or {}), _frozen(corrected or {}))
+    return Dataset(found, _as_tuples(skipped or {}), _as_tuples(corrected or {}))
 
 
-def _frozen(ids: Mapping[str, Sequence[str]]) -> Mapping[str, tuple[str, ...]]:
+def _as_tuples(ids: Mapping[str, Sequence[str]]) -> Mapping[str, tuple[str, ...]]:
     return {reason: tuple(some) for reason, some in ids.items() if some}
 
 

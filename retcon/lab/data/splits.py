@@ -120,15 +120,16 @@ def _deal(groups: Mapping[str, Sequence[Question]], shares: Mapping[str, float],
     for dealt, name in enumerate(sorted(groups, key=lambda name: _draw(seed, f"{order}:{name}"))):
         empty = [part for part, names in parts.items() if not names]
         growth = {
-            part: _uneven(has[part] + held[name], goal) - _uneven(has[part], goal) for part, goal in wanted.items()
+            part: _unevenness(has[part] + held[name], goal) - _unevenness(has[part], goal)
+            for part, goal in wanted.items()
         }
         part = min(empty if len(groups) - dealt <= len(empty) else parts, key=growth.__getitem__)
         has[part] += held[name]
         parts[part].append(name)
-    return _Deal(parts, sum(_uneven(has[part], goal) for part, goal in wanted.items()))
+    return _Deal(parts, sum(_unevenness(has[part], goal) for part, goal in wanted.items()))
 
 
-def _uneven(has: Mapping[str, int], wanted: Mapping[str, float]) -> float:
+def _unevenness(has: Mapping[str, int], wanted: Mapping[str, float]) -> float:
     return sum((has.get(kind, 0) - n) ** 2 / n for kind, n in wanted.items())
 
 

@@ -37,7 +37,7 @@ from retcon.lab.report.drawing import (
     style_of,
 )
 from retcon.lab.report.published import CONTROLLED
-from retcon.lab.report.studies import DATASETS, Curve, Study, attempt
+from retcon.lab.report.studies import DATASETS, ActionCurve, Study, attempt
 from retcon.lab.stats import Estimate
 from retcon.note import RETAIN
 
@@ -74,14 +74,14 @@ class Figure:
 def figures(studies: Sequence[Study]) -> list[Figure]:
     """Every figure that these outcomes allow, in reading order."""
     fitted = [study for study in studies if attempt(study.product_policies) is not None]
-    made = [*(crossover(study) for study in studies), pressure(studies)]
-    return made + [make(study) for make in (needed, spend, mix) for study in fitted]
+    made = [*(crossover_figure(study) for study in studies), pressure_figure(studies)]
+    return made + [make(study) for make in (budget_figure, spend_figure, mix_figure) for study in fitted]
 
 
 # -- the crossover -----------------------------------------------------------------------------------------------------
 
 
-def crossover(study: Study) -> Figure:
+def crossover_figure(study: Study) -> Figure:
     """Accuracy against budget, a panel for each family of actions, retention in all of them."""
     retention, others = study.curves[0], study.curves[1:]
     families = [name for name in FAMILIES if any(curve.family == name for curve in others)] or [""]
@@ -106,7 +106,7 @@ def crossover(study: Study) -> Figure:
     )
 
 
-def _accuracies(axes: Axes, study: Study, curves: Sequence[Curve]) -> None:
+def _accuracies(axes: Axes, study: Study, curves: Sequence[ActionCurve]) -> None:
     ends: list[tuple[str, float | None, float]] = []
     for place, curve in enumerate(curves):
         colour, marker = style_of(study.roles.operator(curve.action))
@@ -138,10 +138,10 @@ def _crossover_caption(study: Study) -> str:
     )
 
 
-def _curve_row(study: Study, curve: Curve) -> Cells:
+def _curve_row(study: Study, curve: ActionCurve) -> Cells:
     at = dict(zip(curve.budgets, curve.accuracy, strict=True))
     cite = study.cite
-    cells = (share(at[b], cite([curve.action], b)) if b in at else "not measured" for b in study.shown_budgets)
+    cells = (_share_value(at[b], cite([curve.action], b)) if b in at else "not measured" for b in study.shown_budgets)
     rows = cite([RETAIN, curve.action], curve.budgets)
     turn = "" if curve.crossover is None else crossover_cell(curve.crossover, curve.budgets, rows)
     return study.roles.names[curve.action], *cells, turn
@@ -162,7 +162,7 @@ class GainLine:
     gain: tuple[Estimate, ...]
 
 
-def pressure(studies: Sequence[Study]) -> Figure:
+def pressure_figure(studies: Sequence[Study]) -> Figure:
     """Gain against tokens, and the same gains against the share of questions whose evidence fits whole."""
     key, title = "pressure", "Is it the number of tokens, or whether the evidence fits?"
     known = [study for study in studies if study.full_fit is not None and study.operator_curves]
@@ -170,7 +170,7 @@ def pressure(studies: Sequence[Study]) -> Figure:
     if not chosen:
         why = "no outcomes of the paper's operators say how much of the evidence fits"
         return Figure(key, title, "", "", missing=why)
-    lines = [line for study in chosen for line in _ours(study)] + list(_published())
+    lines = [line for study in chosen for line in _our_lines(study)] + list(_paper_lines())
     data = list(dict.fromkeys(line.data for line in lines))
     styles = dict(zip(data, ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1))), strict=False))
 
@@ -200,14 +200,14 @@ def pressure(studies: Sequence[Study]) -> Figure:
     )  # fmt: skip
 
 
-def _ours(study: Study) -> Iterator[GainLine]:
+def _our_lines(study: Study) -> Iterator[GainLine]:
     fit = study.full_fit or {}
     for curve in study.operator_curves:
         shares = tuple(fit[budget] for budget in curve.budgets)
         yield GainLine(study.brief, study.roles.operator(curve.action), True, curve.budgets, shares, curve.gain)
 
 
-def _published() -> Iterator[GainLine]:
+def _paper_lines() -> Iterator[GainLine]:
     """The paper's gains. Of LoCoMo it does not print how much fits."""
     share_of = {row["budget"]: row["full"] / 100 for row in published.TABLES["budgetpressure"].rows}
     for label, fit in (("operatorstats", share_of), ("locomostats", None)):
@@ -266,7 +266,7 @@ def _pressure_rows(study: Study) -> Iterator[Cells]:
     for curve in study.operator_curves:
         for budget, gain in zip(curve.budgets, curve.gain, strict=True):
             fits = Value(f"{fit[budget]:.1%}", rows=cite([RETAIN], budget))
-            yield study.name, curve.name, str(budget), fits, gained(gain, cite([RETAIN, curve.action], budget))
+            yield study.name, curve.name, str(budget), fits, _change_value(gain, cite([RETAIN, curve.action], budget))
 
 
 # -- policies ----------------------------------------------------------------------------------------------------------
@@ -289,11 +289,11 @@ KINDS = {  # how a policy spends -> colour, marker, and the policies named in th
 }  # fmt: skip
 
 
-def needed(study: Study) -> Figure:
+def budget_figure(study: Study) -> Figure:
     """Accuracy of the policies against budget: which budget buys what."""
     fit = study.product_policies()
     budgets, shown = fit.panel.budgets, [name for name in LINES if name in fit.results]
-    found = {name: study.estimates(study.spread(fit.panel, _seen(fit.results[name]))) for name in shown}
+    found = {name: study.estimates(study.spread(fit.panel, _tested_utility(fit.results[name]))) for name in shown}
 
     def compose(canvas: Canvas) -> None:
         axes = canvas.subplots()
@@ -321,7 +321,7 @@ def needed(study: Study) -> Figure:
         rows=tuple(
             (
                 LINES[name][3],
-                *(share(e, study.cite(fit.panel.actions, b)) for b, e in zip(budgets, estimates, strict=True)),
+                *(_share_value(e, study.cite(fit.panel.actions, b)) for b, e in zip(budgets, estimates, strict=True)),
             )
             for name, estimates in found.items()
         ),
@@ -332,7 +332,7 @@ def _choices(study: Study, fit: CrossFit) -> str:
     return join([study.roles.names[action] for action in fit.panel.actions])
 
 
-def _seen(result: Result) -> Any:
+def _tested_utility(result: Result) -> Any:
     return np.where(result.seen, result.utility, np.nan)
 
 
@@ -358,11 +358,11 @@ class PolicyCost:
     tokens: float
 
 
-def spend(study: Study) -> Figure:
+def spend_figure(study: Study) -> Figure:
     """Accuracy of every policy against the tokens that it spends on a question."""
     fit = study.product_policies()
     policies = [_cost(study, fit, each) for each in fit.results.values() if each.seen.all()]
-    fixed = list(_fixed(study, fit))
+    fixed = list(_fixed_costs(study, fit))
     counted, written = (name in fit.panel.tokens for name in ("context_tokens", "generated_tokens"))
     marks = {name: (kind, called) for kind, (_, _, names) in KINDS.items() for name, called in names.items()}
     named = [(*marks[each.name], each) for each in policies if each.name in marks]
@@ -399,7 +399,7 @@ def spend(study: Study) -> Figure:
         *draw(compose, height=4.9, title=f"accuracy against spend, {study.name}"),
         columns=("Policy", "Accuracy, mean of budgets", "Reader calls", "Tokens"),
         rows=tuple(
-            (each.name, share(each.accuracy, rows), Value(f"{each.calls:.2f}", rows=rows),
+            (each.name, _share_value(each.accuracy, rows), Value(f"{each.calls:.2f}", rows=rows),
              Value(f"{each.tokens:.0f}", rows=rows) if counted else "")
             for each in (*policies, *fixed) for rows in [study.cite(fit.panel.actions, fit.panel.budgets)]
         ),
@@ -411,7 +411,7 @@ def _cost(study: Study, fit: CrossFit, result: Result) -> PolicyCost:
     return PolicyCost(result.name, study.over_budgets(fit.panel, result.utility), float(np.mean(result.calls)), tokens)
 
 
-def _fixed(study: Study, fit: CrossFit) -> Iterator[PolicyCost]:
+def _fixed_costs(study: Study, fit: CrossFit) -> Iterator[PolicyCost]:
     """Each action, always taken."""
     panel = fit.panel
     for a, action in enumerate(panel.actions[1:], 1):
@@ -435,7 +435,7 @@ def _kind_legend(canvas: Canvas, kinds: Sequence[str]) -> None:
     canvas.legend(handles=handles, loc="outside upper left", ncols=2, columnspacing=1.2)
 
 
-def mix(study: Study) -> Figure:
+def mix_figure(study: Study) -> Figure:
     """Which actions the direct router takes at each budget, a panel for each set of actions."""
     sets = {"the paper's actions": attempt(study.paper_policies), "all actions": attempt(study.product_policies)}
     fits = [(label, fit) for label, fit in sets.items() if fit is not None]
@@ -504,11 +504,11 @@ def _mix_rows(study: Study, label: str, fit: CrossFit) -> Iterator[Cells]:
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 
-def share(found: Estimate, rows: Mapping[str, Any]) -> Value:
+def _share_value(found: Estimate, rows: Mapping[str, Any]) -> Value:
     """An accuracy with its interval."""
     return Value(f"{found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]", found.mean, found.low, found.high, rows)
 
 
-def gained(found: Estimate, rows: Mapping[str, Any]) -> Value:
+def _change_value(found: Estimate, rows: Mapping[str, Any]) -> Value:
     """A difference with its interval."""
     return Value(f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]", found.mean, found.low, found.high, rows)

@@ -93,7 +93,7 @@ def _body(report: Report, book: _Book) -> Iterator[str]:
         ("figures", "Figures", _figures(report.figures, book), [(each.key, each.name) for each in report.figures]),
         ("paper", "The paper's tables", _tables(theirs, book, THEIRS), [(each.key, each.title) for each in theirs]),
         ("more", "What the paper lacks", _tables(ours, book, OURS), [(each.key, each.title) for each in ours]),
-        ("made", "How it was made", _made(report), ()),
+        ("made", "How it was made", f"<dl>{_definitions(report.facts)}</dl>\n", ()),
     )
     shown = [section for section in sections if section[2]]
     yield '<a class="skip" href="#short">Skip to the findings</a>\n'
@@ -146,17 +146,13 @@ def _read(report: Report) -> str:
         " with their means, so that it can be checked by hand. The same rows are in rows.csv beside this page.</p>"
     )
     return (
-        f'<div class="prose">{clicks}</div><dl>{_defined(TERMS)}</dl>\n'
-        f"<h3>The actions that were measured</h3>\n<dl>{_defined(report.words)}</dl>\n"
+        f'<div class="prose">{clicks}</div><dl>{_definitions(TERMS)}</dl>\n'
+        f"<h3>The actions that were measured</h3>\n<dl>{_definitions(report.words)}</dl>\n"
     )
 
 
-def _defined(pairs: Iterable[tuple[str, str]]) -> str:
+def _definitions(pairs: Iterable[tuple[str, str]]) -> str:
     return "".join(f"<div><dt>{escape(term)}</dt><dd>{escape(means)}</dd></div>" for term, means in pairs)
-
-
-def _made(report: Report) -> str:
-    return f"<dl>{_defined(report.facts)}</dl>\n"
 
 
 def _figures(figures: Sequence[Figure], book: _Book) -> str:

@@ -198,7 +198,7 @@ def _bought(study: Study) -> dict[tuple[str, int], Cell]:
     return cells
 
 
-def _needed(readings: Readings) -> Body:
+def _budget_needed(readings: Readings) -> Body:
     studies, rows = readings.every(), list[Cells]()
     budgets = _budgets(studies)
     for study in studies:
@@ -299,10 +299,10 @@ def _false_answers(readings: Readings) -> Body:
     studies = [study for study in readings.silent if study.mean("abstained") is not None]
     if not studies:
         raise InputError("the rows do not say where the reader abstained (column abstained)")
-    return _grid(studies, _answered, below=lambda study, budgets: _false_ladder(readings, study, budgets))
+    return _grid(studies, _false_answer_rates, below=lambda study, budgets: _false_ladder(readings, study, budgets))
 
 
-def _answered(study: Study) -> dict[tuple[str, int], Cell]:
+def _false_answer_rates(study: Study) -> dict[tuple[str, int], Cell]:
     abstained = study.mean("abstained")
     return _shares(study, None if abstained is None else 1 - abstained)
 
@@ -377,7 +377,7 @@ MORE = (
     Spec("budget-needed", "What budget do I need?",
           "Share of right answers that each budget buys, and the smallest budget within 3 points and within 1 point of"
           " the best one, with the range that it takes over resamples. The best policy is the one of highest mean"
-          " accuracy among the cross-fitted ones, picked with hindsight.", _needed),
+          " accuracy among the cross-fitted ones, picked with hindsight.", _budget_needed),
     Spec("ladders", "A second look against the same spend otherwise",
           "A ladder asks again with another action where the reader found no answer. It reads more, so it stands beside"
           " other ways to spend as much: the best fixed action at twice the budget (where that was measured), the same"

@@ -274,7 +274,7 @@ def _mlp_check(study: Study) -> Iterator[Cells]:
         yield str(pair.budget), *accuracy, gain_cell(pair.difference, cited), p
 
 
-def _independent(readings: Readings) -> Body:
+def _independent_gate(readings: Readings) -> Body:
     why = f"no rows are marked {', '.join(FOLDS)} in a column fold, which keeps the questions apart"
     study = readings.nearest("routeAgate", why, lambda study: set(FOLDS) <= set(study.per_question("fold")))
     names = {action: f"Fixed {name}" for name, action in study.operators().items()}
@@ -397,5 +397,5 @@ PAPER = (
     Spec("independent", "Everything frozen before the last questions are opened",
           "Policies are learned on fit questions and calibrated on others, then scored once on the gate questions,"
           " which neither saw: share of right answers, harmful replacements in parentheses. The oracle has hindsight.",
-          _independent),
+          _independent_gate),
 )  # fmt: skip

@@ -32,13 +32,13 @@ class Published:
     rows: tuple[Row, ...]
 
 
-def _published(columns: Sequence[str], rows: Sequence[Sequence[Any]], **about: Any) -> Published:
+def _load_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], **about: Any) -> Published:
     return Published(**about, rows=tuple(dict(zip(columns, row, strict=True)) for row in rows))
 
 
 _PAPER = json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8"))
 MODEL: str = _PAPER["model"]  # writes, answers and judges, unless a row names another
-TABLES: Mapping[str, Published] = {table["label"]: _published(**table) for table in _PAPER["tables"]}
+TABLES: Mapping[str, Published] = {table["label"]: _load_table(**table) for table in _PAPER["tables"]}
 
 
 # -- as text -----------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from retcon.lab.outcomes import Outcomes, run_mean
 from retcon.lab.report import published
 from retcon.lab.report.actions import AGNOSTIC, FOCUSED, OPERATORS
 from retcon.lab.report.cells import Value, join
-from retcon.lab.report.studies import Curve, Study, attempt
+from retcon.lab.report.studies import ActionCurve, Study, attempt
 from retcon.lab.stats import Estimate
 from retcon.note import EXTRACT, RETAIN
 
@@ -92,7 +92,7 @@ class Finding:
 
 def opening(studies: Sequence[Study], outcomes: Outcomes, judge: str, about: Mapping[str, str]) -> list[str]:
     """Paragraphs: why, what was measured on what by whom, and whose numbers stand beside."""
-    told = [WHY, _ways(studies), _measured(studies, outcomes, judge, about), _beside(studies)]
+    told = [WHY, _ways(studies), _what_was_measured(studies, outcomes, judge, about), _beside(studies)]
     return [text for text in told if text]
 
 
@@ -106,7 +106,7 @@ def _ways(studies: Sequence[Study]) -> str:
     return named + (told if forms >= {AGNOSTIC, FOCUSED} else "")
 
 
-def _measured(studies: Sequence[Study], outcomes: Outcomes, judge: str, about: Mapping[str, str]) -> str:
+def _what_was_measured(studies: Sequence[Study], outcomes: Outcomes, judge: str, about: Mapping[str, str]) -> str:
     parts = [
         f"{study.name} ({len(study.questions):,} questions at {join([str(b) for b in study.shown_budgets])} tokens,"
         f" {len(study.curves)} actions)"
@@ -179,7 +179,7 @@ def findings(studies: Sequence[Study]) -> list[Finding]:
         ("When does replacing raw notes pay?", _when),
         ("Does it depend on whether the notes fit?", _why),
         ("Which text should take their place?", _which),
-        ("Can the choice be learned?", _learned),
+        ("Can the choice be learned?", _learning_pays),
     )
     found = []
     for question, answer in asked:
@@ -300,7 +300,7 @@ def _no_model(study: Study) -> Iterator[Sentence]:
         yield ("Extract, which asks no model, differs from raw notes by ", gain, " (mean of budgets).")
 
 
-def _learned(study: Study) -> Iterator[Sentence | str]:
+def _learning_pays(study: Study) -> Iterator[Sentence | str]:
     """Router and ladder against the best fixed action, and what hindsight would reach."""
     fit = attempt(study.product_policies)
     if fit is None or REFERENCE not in fit.results:
@@ -340,11 +340,11 @@ def _lesson(router: Estimate, ladder: Estimate | None) -> str:
 # -- numbers in sentences ----------------------------------------------------------------------------------------------
 
 
-def _at(study: Study, curve: Curve, b: int) -> Value:
+def _at(study: Study, curve: ActionCurve, b: int) -> Value:
     return _share(curve.accuracy[b], study.cite([curve.action], curve.budgets[b]))
 
 
-def _change(study: Study, curve: Curve, b: int) -> Value:
+def _change(study: Study, curve: ActionCurve, b: int) -> Value:
     return _points(curve.gain[b], study.cite([RETAIN, curve.action], curve.budgets[b]))
 
 

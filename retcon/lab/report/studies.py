@@ -40,7 +40,7 @@ LONGEST_NAME = 32  # characters of a dataset and setting in a legend
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class ActionCurve:
     """One action at every budget at which it was measured."""
 
     action: str
@@ -293,26 +293,26 @@ class Study:
     # action against budget
 
     @cached_property
-    def curves(self) -> tuple[Curve, ...]:
+    def curves(self) -> tuple[ActionCurve, ...]:
         """A curve for each action that has a budget, retention first."""
         order = [name for name in self.roles.order if name not in REFERENCES]
         return tuple(curve for name in order if (curve := self._curve(name)).budgets)
 
-    def _curve(self, action: str) -> Curve:
+    def _curve(self, action: str) -> ActionCurve:
         values = self.values(action)
         at = [b for b, budget in enumerate(self.budgets) if budget > 0 and present(values[:, b]).any()]
         budgets = tuple(self.budgets[b] for b in at)
         accuracy = tuple(self.estimates(values[:, at])) if at else ()
         shown = (action, self.roles.short(action), self.roles.family(action), budgets, accuracy)
         if action == RETAIN or not at:
-            return Curve(*shown, (), None)
+            return ActionCurve(*shown, (), None)
         gains = self.gain(action)[:, at]
         whole = len(at) > 1 and present(gains).any(axis=0).all()
         turn = stats.crossover(gains, budgets, self.resamples) if whole else None
-        return Curve(*shown, tuple(self.estimates(gains)), turn)
+        return ActionCurve(*shown, tuple(self.estimates(gains)), turn)
 
     @property
-    def operator_curves(self) -> list[Curve]:
+    def operator_curves(self) -> list[ActionCurve]:
         """The curves of the paper's operators."""
         return [curve for curve in self.curves if curve.action in self.roles.operators.values()]
 
