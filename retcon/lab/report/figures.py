@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from retcon.lab.crossfit import REFERENCE, TWICE, VOTE, CrossFit, Result
-from retcon.lab.outcomes import Panel
 from retcon.lab.report import published
 from retcon.lab.report.actions import FAMILIES, OPERATORS
 from retcon.lab.report.cells import Cells, Value, crossover_cell, join
@@ -38,6 +37,7 @@ from retcon.lab.report.drawing import (
 )
 from retcon.lab.report.published import CONTROLLED
 from retcon.lab.report.studies import DATASETS, ActionCurve, Study, attempt
+from retcon.lab.report.tables import budget_heads
 from retcon.lab.stats import Estimate
 from retcon.note import RETAIN
 
@@ -101,7 +101,7 @@ def crossover_figure(study: Study) -> Figure:
         study.name,
         _crossover_caption(study),
         *draw(compose, height=0.35 + 2.55 * len(families), title=f"accuracy against budget, {study.name}"),
-        columns=("Action", *(f"{budget} tokens" for budget in study.shown_budgets), "Gain falls to zero at"),
+        columns=("Action", *budget_heads(study.shown_budgets), "Gain falls to zero at"),
         rows=tuple(_curve_row(study, curve) for curve in study.curves),
     )
 
@@ -141,7 +141,7 @@ def _crossover_caption(study: Study) -> str:
 def _curve_row(study: Study, curve: ActionCurve) -> Cells:
     at = dict(zip(curve.budgets, curve.accuracy, strict=True))
     cite = study.cite
-    cells = (_share_value(at[b], cite([curve.action], b)) if b in at else "not measured" for b in study.shown_budgets)
+    cells = (_value(at[b], cite([curve.action], b)) if b in at else "not measured" for b in study.shown_budgets)
     rows = cite([RETAIN, curve.action], curve.budgets)
     turn = "" if curve.crossover is None else crossover_cell(curve.crossover, curve.budgets, rows)
     return study.roles.names[curve.action], *cells, turn
@@ -266,7 +266,7 @@ def _pressure_rows(study: Study) -> Iterator[Cells]:
     for curve in study.operator_curves:
         for budget, gain in zip(curve.budgets, curve.gain, strict=True):
             fits = Value(f"{fit[budget]:.1%}", rows=cite([RETAIN], budget))
-            yield study.name, curve.name, str(budget), fits, _change_value(gain, cite([RETAIN, curve.action], budget))
+            yield study.name, curve.name, str(budget), fits, _value(gain, cite([RETAIN, curve.action], budget), "+.3f")
 
 
 # -- policies ----------------------------------------------------------------------------------------------------------
@@ -293,7 +293,9 @@ def budget_figure(study: Study) -> Figure:
     """Accuracy of the policies against budget: which budget buys what."""
     fit = study.product_policies()
     budgets, shown = fit.panel.budgets, [name for name in LINES if name in fit.results]
-    found = {name: study.estimates(study.spread(fit.panel, _tested_utility(fit.results[name]))) for name in shown}
+    tested = {name: np.where(fit.results[name].seen, fit.results[name].utility, np.nan) for name in shown}
+    found = {name: study.estimates(study.spread(fit.panel, values)) for name, values in tested.items()}
+    choices = [study.roles.names[action] for action in fit.panel.actions]
 
     def compose(canvas: Canvas) -> None:
         axes = canvas.subplots()
@@ -313,27 +315,19 @@ def budget_figure(study: Study) -> Figure:
         f"budget-{study.key}",
         "What budget do I need?",
         study.name,
-        f"Accuracy of each policy on questions it was not learned from, choosing between {_choices(study, fit)}."
+        f"Accuracy of each policy on questions it was not learned from, choosing between {join(choices)}."
         f" {_enough(budgets, found)}Hindsight picks the best action of every question after the fact: the ceiling of"
         " any choice between these actions.",
         *draw(compose, height=3.5, title=f"accuracy of policies against budget, {study.name}"),
-        columns=("Policy", *(f"{budget} tokens" for budget in budgets)),
+        columns=("Policy", *budget_heads(budgets)),
         rows=tuple(
             (
                 LINES[name][3],
-                *(_share_value(e, study.cite(fit.panel.actions, b)) for b, e in zip(budgets, estimates, strict=True)),
+                *(_value(e, study.cite(fit.panel.actions, b)) for b, e in zip(budgets, estimates, strict=True)),
             )
             for name, estimates in found.items()
         ),
     )
-
-
-def _choices(study: Study, fit: CrossFit) -> str:
-    return join([study.roles.names[action] for action in fit.panel.actions])
-
-
-def _tested_utility(result: Result) -> Any:
-    return np.where(result.seen, result.utility, np.nan)
 
 
 def _enough(budgets: Sequence[int], found: Mapping[str, Sequence[Estimate]]) -> str:
@@ -399,7 +393,7 @@ def spend_figure(study: Study) -> Figure:
         *draw(compose, height=4.9, title=f"accuracy against spend, {study.name}"),
         columns=("Policy", "Accuracy, mean of budgets", "Reader calls", "Tokens"),
         rows=tuple(
-            (each.name, _share_value(each.accuracy, rows), Value(f"{each.calls:.2f}", rows=rows),
+            (each.name, _value(each.accuracy, rows), Value(f"{each.calls:.2f}", rows=rows),
              Value(f"{each.tokens:.0f}", rows=rows) if counted else "")
             for each in (*policies, *fixed) for rows in [study.cite(fit.panel.actions, fit.panel.budgets)]
         ),
@@ -415,13 +409,10 @@ def _fixed_costs(study: Study, fit: CrossFit) -> Iterator[PolicyCost]:
     """Each action, always taken."""
     panel = fit.panel
     for a, action in enumerate(panel.actions[1:], 1):
-        tokens = sum(_tokens(panel, name, a) for name in ("context_tokens", "generated_tokens"))
+        spent = [panel.tokens[name][:, :, a] for name in ("context_tokens", "generated_tokens") if name in panel.tokens]
+        tokens = sum(float(each.mean()) for each in spent)
         name = f"always {study.roles.names[action]}"
         yield PolicyCost(name, study.over_budgets(panel, panel.utility[:, :, a]), 1.0, tokens)
-
-
-def _tokens(panel: Panel, name: str, action: int) -> float:
-    return float(panel.tokens[name][:, :, action].mean()) if name in panel.tokens else 0.0
 
 
 def _kind_legend(canvas: Canvas, kinds: Sequence[str]) -> None:
@@ -472,7 +463,7 @@ def _bars(axes: Axes, study: Study, fit: CrossFit) -> None:
                 inside: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 9, "fontweight": "bold"}
                 axes.text(start + part / 2, y, f"{part:.0%}", color=PAPER[0], **inside)
         left += shares[:, a]
-    axes.set_yticks(list(ys), [f"{budget} tokens" for budget in panel.budgets])
+    axes.set_yticks(list(ys), budget_heads(panel.budgets))
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter(percent)
@@ -504,11 +495,7 @@ def _mix_rows(study: Study, label: str, fit: CrossFit) -> Iterator[Cells]:
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 
-def _share_value(found: Estimate, rows: Mapping[str, Any]) -> Value:
-    """An accuracy with its interval."""
-    return Value(f"{found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]", found.mean, found.low, found.high, rows)
-
-
-def _change_value(found: Estimate, rows: Mapping[str, Any]) -> Value:
-    """A difference with its interval."""
-    return Value(f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]", found.mean, found.low, found.high, rows)
+def _value(found: Estimate, rows: Mapping[str, Any], form: str = ".3f") -> Value:
+    """A number with its interval."""
+    text = f"{found.mean:{form}} [{found.low:{form}}, {found.high:{form}}]"
+    return Value(text, found.mean, found.low, found.high, rows)
