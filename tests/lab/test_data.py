@@ -17,7 +17,17 @@ from hypothesis import strategies as st
 
 from retcon.errors import InputError, RetconError
 from retcon.features import TYPES
-from retcon.lab.data import NAMES, NOT_IN_MEMORY, Dataset, Question, full_fit, load, locomo, longmemeval, own_questions
+from retcon.lab.data import (
+    NAMES,
+    NOT_IN_MEMORY,
+    BenchmarkQuestion,
+    Dataset,
+    full_fit,
+    load,
+    locomo,
+    longmemeval,
+    own_questions,
+)
 from retcon.note import Note
 from retcon.tokens import counter
 
@@ -300,7 +310,7 @@ HISTORY = (
 
 def test_own_questions_need_no_more_than_id_question_and_answer(tmp_path: Path) -> None:
     (question,) = load(own_file(tmp_path, {"id": "a", "question": "Why?", "answer": 42})).questions
-    assert question == Question("a", "mine", "Why?", "42", None, "", "a")
+    assert question == BenchmarkQuestion("a", "mine", "Why?", "42", None, "", "a")
 
 
 def test_own_evidence_is_ids_of_the_history_or_notes(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from retcon import Memory
 from retcon.errors import InputError
 from retcon.features import BUDGET_UNIT, FEATURES, TYPES
-from retcon.lab.data import Question, load, own_questions
+from retcon.lab.data import BenchmarkQuestion, load, own_questions
 from retcon.lab.outcomes import from_rows, panel
 from retcon.lab.protocols import PROTOCOLS, Case, cases, chained
 from retcon.note import Filter, Note, Scope
@@ -40,7 +40,7 @@ def price(note: Note) -> int:
 
 
 @cache
-def sample() -> tuple[Question, ...]:
+def sample() -> tuple[BenchmarkQuestion, ...]:
     return load("sample").questions
 
 
@@ -299,7 +299,7 @@ def test_chained_turns_follow_what_they_name_then_the_turn_before_them() -> None
 # -- no label is looked at ---------------------------------------------------------------------------------------------
 
 
-def blind(question: Question) -> Question:
+def blind(question: BenchmarkQuestion) -> BenchmarkQuestion:
     """The question without anything that a policy must not see."""
     return replace(question, answer="", type=None, raw_type="", evidence=(), abstention=False, trap=None)
 

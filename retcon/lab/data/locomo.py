@@ -16,7 +16,7 @@ from typing import Any
 
 from retcon.errors import InputError
 from retcon.lab.data import json_files
-from retcon.lab.data.question import NOT_IN_MEMORY, Dataset, Question, gather
+from retcon.lab.data.question import NOT_IN_MEMORY, BenchmarkQuestion, Dataset, gather
 from retcon.note import Note
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
@@ -59,7 +59,7 @@ def load(path: Path, *, corrections: Path | None = None, partial: bool = False) 
     A question of which one evidence id names no turn is skipped and counted; with `partial`, only where none does.
     """
     audit = read_audit(corrections) if corrections is not None else {}
-    kept: list[Question] = []
+    kept: list[BenchmarkQuestion] = []
     skipped: dict[str, list[str]] = {NO_EVIDENCE: [], UNRESOLVED: []}
     corrected: dict[str, list[str]] = {"answer": [], "evidence": []}
     for number, (place, value) in enumerate(json_files.elements(path)):
@@ -111,7 +111,7 @@ def read_audit(path: Path) -> dict[tuple[int, int], Correction]:
 class _Draft:
     """One question of the file before its evidence is looked up."""
 
-    question: Question
+    question: BenchmarkQuestion
     cited: tuple[str, ...]
     turns: Turns
     changed: tuple[str, ...]  # the labels that the audit changed
@@ -131,10 +131,10 @@ def _drafts(number: int, sample: Mapping[str, Any], audit: dict[tuple[int, int],
         yield draft
 
 
-def _question(name: str, conversation: str, fields: Mapping[str, Any], history: tuple[Note, ...]) -> Question:
+def _question(name: str, conversation: str, fields: Mapping[str, Any], history: tuple[Note, ...]) -> BenchmarkQuestion:
     kind = _kind(fields)
     adversarial = kind == "adversarial"
-    return Question(
+    return BenchmarkQuestion(
         id=name,
         dataset="locomo",
         text=json_files.text(fields, "question"),

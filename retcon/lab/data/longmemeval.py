@@ -17,7 +17,7 @@ from typing import Any
 
 from retcon.errors import InputError
 from retcon.lab.data import json_files
-from retcon.lab.data.question import Dataset, Question, gather, moment, sort_by_time
+from retcon.lab.data.question import BenchmarkQuestion, Dataset, gather, moment, sort_by_time
 from retcon.note import Note
 
 TYPE_OF = {  # the paper's four types: the three single-session kinds are one
@@ -68,7 +68,7 @@ def timestamp(value: str) -> str:
         raise InputError(f"{value[:40]!r} is no date such as '2023/05/30 (Tue) 23:40'") from None
 
 
-def _question(fields: Mapping[str, Any], whole_sessions: bool, histories: bool) -> Question:
+def _question(fields: Mapping[str, Any], whole_sessions: bool, histories: bool) -> BenchmarkQuestion:
     name, kind = json_files.text(fields, "question_id"), json_files.text(fields, "question_type")
     if kind not in TYPE_OF:
         raise InputError(f"question_type {kind[:40]!r} is unknown: known are {', '.join(TYPE_OF)}")
@@ -79,7 +79,7 @@ def _question(fields: Mapping[str, Any], whole_sessions: bool, histories: bool) 
     else:
         sessions = _sessions(fields)
         evidence = _evidence(sessions, _answers(fields) if whole_sessions else ())
-    return Question(
+    return BenchmarkQuestion(
         id=name,
         dataset="longmemeval",
         text=json_files.text(fields, "question"),

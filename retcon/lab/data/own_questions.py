@@ -10,7 +10,7 @@ from retcon import validate
 from retcon.errors import InputError
 from retcon.features import TYPES
 from retcon.lab.data import json_files
-from retcon.lab.data.question import NOT_IN_MEMORY, Dataset, Question, gather, sort_by_time
+from retcon.lab.data.question import NOT_IN_MEMORY, BenchmarkQuestion, Dataset, gather, sort_by_time
 from retcon.note import Note
 
 FIELDS = (
@@ -44,14 +44,14 @@ def read_notes(path: Path) -> tuple[Note, ...]:
     return sort_by_time(found.values())
 
 
-def _question(fields: Mapping[str, Any], dataset: str, files: Mapping[str, tuple[Note, ...]]) -> Question:
+def _question(fields: Mapping[str, Any], dataset: str, files: Mapping[str, tuple[Note, ...]]) -> BenchmarkQuestion:
     if strangers := [str(name)[:80] for name in fields if name not in FIELDS]:
         raise InputError(f"there is no field {strangers[0]!r}: known are {', '.join(FIELDS)}")
     name = validate.name("id", json_files.text(fields, "id")) or ""
     abstention = _yes(fields, "abstention")
     history = _history(fields, files)
     conversation = next((fields[key] for key in ("conversation", "history_file") if fields.get(key) is not None), name)
-    return Question(
+    return BenchmarkQuestion(
         id=name,
         dataset=dataset,
         text=json_files.text(fields, "question"),

@@ -1,4 +1,4 @@
-"""Benchmarks in one form: whatever file it comes from, a question is a `Question`, its turns are `Note`s."""
+"""Benchmarks in one form: whatever file it comes from, a question is a `BenchmarkQuestion`, its turns are `Note`s."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOT_IN_MEMORY = "not in memory"  # the right answer to a question that the histo
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class BenchmarkQuestion:
     """One question with its right answer, the turns that hold it and all that was said before.
 
     `evidence` is a part of `history` wherever there is a history; questions of one conversation share one tuple.
@@ -40,14 +40,14 @@ class Question:
 class Dataset:
     """What a file gave: its questions, those left out by reason, and those whose labels were corrected, by label."""
 
-    questions: tuple[Question, ...]
+    questions: tuple[BenchmarkQuestion, ...]
     skipped: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # reason -> question ids
     corrected: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # "answer" | "evidence" -> question ids
 
 
 def gather(
     path: Path,
-    questions: Iterable[Question],
+    questions: Iterable[BenchmarkQuestion],
     skipped: Mapping[str, Sequence[str]] | None = None,
     corrected: Mapping[str, Sequence[str]] | None = None,
 ) -> Dataset:
@@ -67,18 +67,20 @@ def _as_tuples(ids: Mapping[str, Sequence[str]]) -> Mapping[str, tuple[str, ...]
     return {reason: tuple(some) for reason, some in ids.items() if some}
 
 
-def answerable(questions: Iterable[Question]) -> tuple[Question, ...]:
+def answerable(questions: Iterable[BenchmarkQuestion]) -> tuple[BenchmarkQuestion, ...]:
     """The questions that the history answers and whose gold turns are known."""
     return tuple(question for question in questions if question.evidence and not question.abstention)
 
 
-def evidence_cost(question: Question, count: Counter | None = None) -> int:
+def evidence_cost(question: BenchmarkQuestion, count: Counter | None = None) -> int:
     """Tokens of the raw text of all gold turns; in the paper's alphanumeric tokens unless a counter is given."""
     count = count or counter("alphanumeric")
     return sum(count(note.text) for note in question.evidence)
 
 
-def full_fit(questions: Iterable[Question], budgets: Iterable[int], count: Counter | None = None) -> dict[int, float]:
+def full_fit(
+    questions: Iterable[BenchmarkQuestion], budgets: Iterable[int], count: Counter | None = None
+) -> dict[int, float]:
     """Budget -> share of the questions with known evidence that retention packs whole.
 
     Cheapest-first packing takes in every turn exactly where all of them together cost no more than the budget.

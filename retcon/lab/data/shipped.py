@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from retcon import sample
-from retcon.lab.data.question import Dataset, Question
+from retcon.lab.data.question import BenchmarkQuestion, Dataset
 from retcon.note import Note
 
 SAMPLE = "sample"
@@ -19,9 +19,9 @@ def load() -> Dataset:
     return Dataset(tuple(_question(row, history, notes.__getitem__) for row in sample.questions()))
 
 
-def _question(row: sample.Question, history: tuple[Note, ...], note: Callable[[str], Note]) -> Question:
+def _question(row: sample.Question, history: tuple[Note, ...], note: Callable[[str], Note]) -> BenchmarkQuestion:
     abstention = row.type == "abstention"
-    return Question(
+    return BenchmarkQuestion(
         id=row.id,
         dataset=SAMPLE,
         text=row.question,
