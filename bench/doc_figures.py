@@ -22,7 +22,7 @@ from retcon.lab.report.drawing import (
     Colour,
     budget_axis,
     dots,
-    drawn,
+    draw,
     percent,
     points,
     rule,
@@ -63,7 +63,7 @@ def crossover_figure(found: Mapping[str, Any]) -> str:
         below.xaxis.set_major_formatter(percent)
         rule(below)
 
-    return drawn(compose, height=5.6, title="gain of Abstract against budget and against full fit")[0]
+    return draw(compose, height=5.6, title="gain of Abstract against budget and against full fit")[0]
 
 
 def spend_figure(gate: Mapping[str, Any]) -> str:
@@ -88,7 +88,7 @@ def spend_figure(gate: Mapping[str, Any]) -> str:
         below.plot([], [], color=GREY[0], marker=".", linestyle="none", label="other policies")
         canvas.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=2)
 
-    return drawn(compose, height=6.4, title="accuracy against reader calls and tokens")[0]
+    return draw(compose, height=6.4, title="accuracy against reader calls and tokens")[0]
 
 
 def main() -> None:

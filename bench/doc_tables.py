@@ -19,8 +19,8 @@ from bench.judges import ACTIONS, HOW, NAMES
 from bench.second_gate import PRIMARY
 from bench.transfer import LINES
 from retcon.lab.crossfit import REFERENCE, TWICE, VOTE
-from retcon.lab.report import published
-from retcon.lab.report.published import bracket, change, number
+from retcon.lab.report.cells import bracket, change, number
+from retcon.lab.report.published import TABLES
 
 FIRST, SECOND = JUDGES
 RUNS = {
@@ -31,7 +31,7 @@ RUNS = {
     "pool-large": "LongMemEval's pool, up to 200 candidates", "locomo-wide": "LoCoMo, as `Memory` does",
     "pool-wide": "LongMemEval's pool, as `Memory` does",
 }  # fmt: skip
-PAPER_GAINS = {"longmemeval-controlled": published.OPERATORSTATS, "locomo-controlled": published.LOCOMOSTATS}
+PAPER_GAINS = {"longmemeval-controlled": TABLES["operatorstats"], "locomo-controlled": TABLES["locomostats"]}
 PAPER_POLICIES = {
     "retention": "Retention", "training-selected operator": "Training-selected fixed operator",
     "evidence-fit rule": "Evidence-fit rule", "k-NN": "k-NN utility router", "direct": "Direct utility",
@@ -350,7 +350,7 @@ def _policy(row: Mapping[str, Any], other: Mapping[str, Any], theirs: str) -> li
 
 def _paper_policy(policy: str) -> str:
     name = PAPER_POLICIES.get(policy)
-    rows = [row for row in published.ROUTERBASELINES.rows if row["policy"] == name]
+    rows = [row for row in TABLES["routerbaselines"].rows if row["policy"] == name]
     return ", ".join(number(row["accuracy"]) for row in rows)
 
 
@@ -485,7 +485,7 @@ PAPER_GATE = {
 
 def paper_gate_table(gate: Mapping[str, Any]) -> str:
     """The paper's independent evaluation beside ours: other data, another model, fewer actions."""
-    theirs = {row["policy"]: row["macro"] for row in published.ROUTE_A_GATE.rows}
+    theirs = {row["policy"]: row["macro"] for row in TABLES["routeAgate"].rows}
     ours = _by_policy(gate["judges"][FIRST])
     base = ours[REFERENCE]["macro"], theirs[PAPER_GATE[REFERENCE]]
     head = ("policy", "ours", "less the selected action", "the paper's", "less the selected action")

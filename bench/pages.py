@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.evaluation import JUDGES, ROWS, rows_of
 from retcon.lab.outcomes import JUDGE, Outcomes, from_rows
-from retcon.lab.report.build import report
+from retcon.lab.report.build import make_report, write_report
 
 RUNS = (
     "longmemeval-controlled", "locomo-controlled", "longmemeval-small", "locomo-history", "pool-abstention",
@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROWS.parent / "report")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        made = report(joined(), Path(folder), about=ABOUT).folder
+        made = write_report(make_report(joined(), about=ABOUT), Path(folder)).folder
         options.out.mkdir(parents=True, exist_ok=True)
         page = (made / "report.html").read_text(encoding="utf-8")
         (options.out / "report.html").write_text(page.replace(BESIDE, KEPT), encoding="utf-8")

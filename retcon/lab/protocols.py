@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from retcon import pack, retrieve
 from retcon.errors import InputError
 from retcon.features import TYPES, features, query_type
-from retcon.lab.data.question import Question
+from retcon.lab.data.question import BenchmarkQuestion
 from retcon.model import Embed, embedder
 from retcon.note import Cluster, Hit, Note, Packed, Scope
 from retcon.pack import Accounting, Order
@@ -79,7 +79,7 @@ SHORT = (16, 32, 64, 128)  # LoCoMo's budgets in the controlled protocol: its ev
 class Case:
     """A question with the cluster that every action gets."""
 
-    question: Question
+    question: BenchmarkQuestion
     cluster: Cluster
     protocol: Protocol
 
@@ -115,21 +115,21 @@ class Case:
         )  # fmt: skip
 
 
-def cases(questions: Iterable[Question], protocol: Protocol) -> Iterator[Case]:
+def cases(questions: Iterable[BenchmarkQuestion], protocol: Protocol) -> Iterator[Case]:
     """The questions with their clusters. A question without what the protocol needs is an InputError."""
     if protocol.retriever == GOLD:
         return (_gold_case(question, protocol) for question in questions)
     return _retrieve_cases(questions, protocol)
 
 
-def _gold_case(question: Question, protocol: Protocol) -> Case:
+def _gold_case(question: BenchmarkQuestion, protocol: Protocol) -> Case:
     if not question.evidence:
         raise InputError(f"question {question.id} has no gold evidence, which the {protocol.name} protocol needs")
     hits = tuple(Hit(note, 1.0, rank) for rank, note in enumerate(question.evidence, 1))
     return Case(question, _with_costs(Cluster(question.text, hits), protocol), protocol)
 
 
-def _retrieve_cases(questions: Iterable[Question], protocol: Protocol) -> Iterator[Case]:
+def _retrieve_cases(questions: Iterable[BenchmarkQuestion], protocol: Protocol) -> Iterator[Case]:
     """One store a history: questions that follow one another share it."""
     for _, some in groupby(questions, key=lambda question: id(question.history)):
         group = list(some)
@@ -162,7 +162,7 @@ def chain_turns(history: Iterable[Note]) -> Iterator[Note]:
         seen.add((scope, note.id))
 
 
-def _search(store: SqliteStore, question: Question, protocol: Protocol) -> Cluster:
+def _search(store: SqliteStore, question: BenchmarkQuestion, protocol: Protocol) -> Cluster:
     if protocol.retriever in retrieve.NEEDS_VECTORS:
         retrieve.embed_missing(store, Scope(), protocol.embed)
     hits = retrieve.search(

@@ -22,7 +22,7 @@ from typer.testing import Result
 from retcon import Memory
 from retcon.cli.doctor import KEYS, READ
 from retcon.errors import InputError
-from retcon.lab.advise import Advice, Standing, advise, lines
+from retcon.lab.advise import Advice, Standing, advise, describe
 from retcon.lab.cli import bench
 from retcon.lab.data import load, sample
 from retcon.lab.outcomes import Outcomes, from_rows, panel, read
@@ -53,7 +53,7 @@ def server() -> Iterator[Server]:
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures without a picture, for tests that do not look: drawing takes most of a report's time."""
     empty = '<svg viewBox="0 0 1 1"></svg>'
-    monkeypatch.setattr(figures, "drawn", lambda compose, *, height, title: (empty, empty, b""))
+    monkeypatch.setattr(figures, "draw", lambda compose, *, height, title: (empty, empty, b""))
 
 
 def at(server: Server, *more: str) -> tuple[str, ...]:
@@ -499,7 +499,7 @@ def test_advice_names_the_action_that_is_surely_better_and_the_smallest_budget_t
     assert [each.use for each in found.standings] == ["extract", "extract", "extract", "retain"], "ties go to retain"
     assert found.enough == 128
     assert not found.few
-    said = lines(found)
+    said = describe(found)
     assert re.match(
         r"at 64 tokens use extract: \.61 against \.42 for retain, \+\.19 \[\+\.1\d, \+\.2\d\]; \.61 where", said[1]
     )
@@ -516,7 +516,7 @@ def test_a_lead_that_may_be_chance_is_called_so_with_the_questions_that_might_te
     assert standing.gain.low < 0 < standing.gain.mean
     assert standing.needed is not None
     assert standing.needed > n
-    assert f"40 questions cannot tell, so keep to retain; about {standing.needed} might" in lines(found)[0]
+    assert f"40 questions cannot tell, so keep to retain; about {standing.needed} might" in describe(found)[0]
 
 
 def test_an_interval_allows_for_the_choice_between_more_actions() -> None:
@@ -532,7 +532,7 @@ def test_below_twenty_questions_nothing_is_sure_and_that_is_the_first_thing_said
     found = advice_of({(64, "retain"): shares(12, 0.0), (64, "extract"): shares(12, 1.0)})
     assert found.few
     assert [each.use for each in found.standings] == ["retain"]
-    said = lines(found)
+    said = describe(found)
     assert said[0].startswith("12 questions are too few to tell")
     assert "extract led with 1.00 against .00 for retain" in said[1]
     assert "might" not in said[1]

@@ -17,7 +17,17 @@ from hypothesis import strategies as st
 
 from retcon.errors import InputError, RetconError
 from retcon.features import TYPES
-from retcon.lab.data import NAMES, NOT_IN_MEMORY, Loaded, Question, full_fit, load, locomo, longmemeval, own
+from retcon.lab.data import (
+    NAMES,
+    NOT_IN_MEMORY,
+    BenchmarkQuestion,
+    Dataset,
+    full_fit,
+    load,
+    locomo,
+    longmemeval,
+    own_questions,
+)
 from retcon.note import Note
 from retcon.tokens import counter
 
@@ -300,7 +310,7 @@ HISTORY = (
 
 def test_own_questions_need_no_more_than_id_question_and_answer(tmp_path: Path) -> None:
     (question,) = load(own_file(tmp_path, {"id": "a", "question": "Why?", "answer": 42})).questions
-    assert question == Question("a", "mine", "Why?", "42", None, "", "a")
+    assert question == BenchmarkQuestion("a", "mine", "Why?", "42", None, "", "a")
 
 
 def test_own_evidence_is_ids_of_the_history_or_notes(tmp_path: Path) -> None:
@@ -336,7 +346,11 @@ def test_notes_that_retcon_exports_are_a_history_file(tmp_path: Path) -> None:
         memory.add("I adopted a cat.", user_id="ann", session="s1", timestamp="2026-05-09T10:00")
         memory.add("It is called Pixel.", user_id="ann", session="s1", timestamp="2026-05-09T10:01")
         memory.export(tmp_path / "notes.jsonl")
-    assert [note.text for note in own.notes_of(tmp_path / "notes.jsonl")] == ["I adopted a cat.", "It is called Pixel."]
+    notes = own_questions.read_notes(tmp_path / "notes.jsonl")
+    assert [note.text for note in notes] == [
+        "I adopted a cat.",
+        "It is called Pixel.",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -451,12 +465,12 @@ def test_unknown_names_and_corrections_of_other_data_are_refused() -> None:
 
 # ---- files that are not what they should be
 
-LOADERS: dict[str, tuple[Callable[[Path], Loaded], Callable[[], Any]]] = {
+LOADERS: dict[str, tuple[Callable[[Path], Dataset], Callable[[], Any]]] = {
     "longmemeval": (lambda path: longmemeval.load(path, whole_sessions=True), published),
     "locomo": (locomo.load, talk),
     "audit": (lambda path: locomo.load(write(path.with_name("locomo10.json"), talk()), corrections=path), audit),
     "own": (
-        own.load,
+        own_questions.load,
         lambda: {"id": "a", "question": "Q", "answer": "x", "history": list(HISTORY), "evidence": ["t1"]},
     ),
 }

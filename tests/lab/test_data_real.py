@@ -12,7 +12,7 @@ import pytest
 
 from retcon.lab.data import (
     NOT_IN_MEMORY,
-    Loaded,
+    Dataset,
     answerable,
     by_cost,
     evidence_cost,
@@ -41,7 +41,7 @@ audit_file = needs("locomo10.json", "locomo_audit_errors.json")
 
 
 @lru_cache
-def real(name: str, **options: bool) -> Loaded:
+def real(name: str, **options: bool) -> Dataset:
     return load(name, folder=DATA, **options)
 
 
@@ -138,7 +138,7 @@ def test_locomo_has_5882_turns_in_10_conversations_whose_questions_share_them() 
 
 @locomo_file
 def test_locomo_full_fit_rates_are_the_known_ones() -> None:
-    def percent(loaded: Loaded) -> list[float]:
+    def percent(loaded: Dataset) -> list[float]:
         return [round(100 * rate, 1) for rate in full_fit(answerable(loaded.questions), (16, 32, 64, 128)).values()]
 
     every = real("locomo", partial=True)

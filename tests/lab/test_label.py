@@ -42,7 +42,7 @@ from retcon.errors import (
 )
 from retcon.features import spread
 from retcon.lab import label as labels
-from retcon.lab.data import Question, load
+from retcon.lab.data import BenchmarkQuestion, load
 from retcon.lab.data import sample as draw_sample
 from retcon.lab.outcomes import Outcomes, panel, read
 from retcon.lab.protocols import PROTOCOLS, cases
@@ -53,7 +53,7 @@ from retcon.tokens import counter
 ROOT = Path(__file__).parents[2]
 CONTROLLED, PRODUCT = PROTOCOLS["controlled"], PROTOCOLS["product"]
 ARMS = ("retain", "extract", "merge", "rewrite")
-CAT = Question(
+CAT = BenchmarkQuestion(
     id="cat", dataset="mine", text="What is my cat called?", answer="Pixel", type="single_session",
     raw_type="single-session", conversation="talk", date="2026-06-01",
     evidence=(
@@ -81,13 +81,16 @@ def by_stage(*, write: str = "Pixel is a cat.", read: str = "Pixel", judge: str 
 
 
 def cells(
-    questions: Sequence[Question] = (CAT,), arms: Sequence[str] = ARMS, budgets: Sequence[int] = (8, 40), **more: Any
+    questions: Sequence[BenchmarkQuestion] = (CAT,),
+    arms: Sequence[str] = ARMS,
+    budgets: Sequence[int] = (8, 40),
+    **more: Any,
 ) -> list[labels.Cell]:
     return labels.cells(cases(questions, CONTROLLED), arms, budgets=budgets, **more)
 
 
 @cache
-def sample(n: int) -> tuple[Question, ...]:
+def sample(n: int) -> tuple[BenchmarkQuestion, ...]:
     return tuple(question for question in load("sample").questions if question.evidence)[:n]
 
 

@@ -1,4 +1,4 @@
-"""Tables of a report on the pilot's real outcomes, against the figures that its page states."""
+"""The report of the pilot's real outcomes: its tables against the figures that the pilot's page states."""
 
 from __future__ import annotations
 
@@ -9,18 +9,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_outcomes import find, text
+from report_page import embedded, parsed
 
 from retcon.lab.outcomes import read
-from retcon.lab.report.tables import SPECS, Readings, Study, Table
+from retcon.lab.report.build import make_report, write_report
+from retcon.lab.report.html import Report
+from retcon.lab.report.studies import Study
+from retcon.lab.report.tables import Table
 
 PILOT = Path(os.environ.get("RETCON_PILOT") or Path(__file__).parents[3] / "shared" / "pilot" / "outcomes.csv")
 needs_pilot = pytest.mark.skipif(not PILOT.is_file(), reason="RETCON_DATA: no pilot outcomes here")
 
 
 @cache
+def made() -> Report:
+    return make_report(read(PILOT), draws=1000)
+
+
 def pilot() -> dict[str, Table]:
-    readings = Readings(read(PILOT), judge=None, draws=1000, seed=20260716, repeats=1)
-    return {spec.key: spec.table(readings) for spec in SPECS if spec.key != "mlp-check"}
+    return {table.key: table for table in made().tables}
 
 
 @needs_pilot
@@ -86,3 +93,17 @@ def test_pilot_study_matches_the_panel_that_routers_learn_from() -> None:
     merge = of.actions.index("merge")
     assert np.array_equal(study.spread(of, of.utility[:, :, merge]), study.values("merge"))
     assert np.array_equal(study.spread(of, of.fit), study.fit)
+
+
+@needs_pilot
+def test_report_of_the_pilot(tmp_path: Path) -> None:
+    found = write_report(made(), tmp_path / "report")
+    assert len(found.figures) == 9
+    assert len(found.tables) >= 17
+    text = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    assert len(text) < 2_000_000
+    data = embedded(text)
+    assert data["rows"] == 18_840
+    assert all(all(codes for codes in each.values()) for each in data["filters"])
+    shown = "".join(parsed(text).text)
+    assert "It pays at 32 tokens and costs at 256: the crossover that the paper reports." in shown

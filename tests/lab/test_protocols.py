@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from retcon import Memory
 from retcon.errors import InputError
 from retcon.features import BUDGET_UNIT, FEATURES, TYPES
-from retcon.lab.data import Question, load, own
+from retcon.lab.data import BenchmarkQuestion, load, own_questions
 from retcon.lab.outcomes import from_rows, panel
 from retcon.lab.protocols import PROTOCOLS, Case, cases, chain_turns
 from retcon.note import Filter, Note, Scope
@@ -40,7 +40,7 @@ def price(note: Note) -> int:
 
 
 @cache
-def sample() -> tuple[Question, ...]:
+def sample() -> tuple[BenchmarkQuestion, ...]:
     return load("sample").questions
 
 
@@ -282,7 +282,7 @@ def test_product_takes_the_notes_of_an_exported_memory_whoever_they_belong_to(tm
         (tmp_path / "q.jsonl").write_text(
             json.dumps({"id": "q", "question": "What is the rent?", "answer": "725", "history_file": "notes.jsonl"})
         )
-        (question,) = own.load(tmp_path / "q.jsonl").questions
+        (question,) = own_questions.load(tmp_path / "q.jsonl").questions
         (case,) = cases([question], PRODUCT)
         check_product(case, memory, (16, 64))
         assert rent.id not in [note.id for note in case.cluster.notes]
@@ -299,7 +299,7 @@ def test_chained_turns_follow_what_they_name_then_the_turn_before_them() -> None
 # -- no label is looked at ---------------------------------------------------------------------------------------------
 
 
-def blind(question: Question) -> Question:
+def blind(question: BenchmarkQuestion) -> BenchmarkQuestion:
     """The question without anything that a policy must not see."""
     return replace(question, answer="", type=None, raw_type="", evidence=(), abstention=False, trap=None)
 

@@ -6,33 +6,18 @@ from typing import Any
 
 import pytest
 
-from retcon.lab.report.published import (
-    BUDGETPRESSURE,
-    CROSSMODEL,
-    LOCOMOSTATS,
-    MECHANISMFIT,
-    MLPCAPACITY,
-    OPERATORPAIRWISE,
-    OPERATORSTATS,
-    PERTYPE,
-    RETRIEVED,
-    ROUTE_A_GATE,
-    ROUTERBASELINES,
-    TABLES,
-    UNIFIED,
-    Published,
-    bracket,
-    cells,
-    chance,
-    change,
-    number,
-)
+from retcon.lab.report.cells import bracket, chance, change, number
+from retcon.lab.report.published import TABLES, Published, published_rows
 
 HALF = 0.0005  # printed to three decimals
 LABELS = (
     "operatorstats", "locomostats", "crossmodel", "retrieved", "pertype", "routerbaselines", "budgetpressure",
     "operatorpairwise", "mechanismfit", "unified", "mlpcapacity", "routeAgate",
 )  # fmt: skip
+(
+    OPERATORSTATS, LOCOMOSTATS, CROSSMODEL, RETRIEVED, PERTYPE, ROUTERBASELINES, BUDGETPRESSURE, OPERATORPAIRWISE,
+    MECHANISMFIT, UNIFIED, MLPCAPACITY, ROUTE_A_GATE,
+) = (TABLES[label] for label in LABELS)  # fmt: skip
 
 
 def row(table: Published, **only: Any) -> Any:
@@ -158,11 +143,17 @@ def test_numbers_are_written_without_a_leading_zero_and_never_as_minus_nothing()
 
 def test_cells_are_text_in_rows_of_one_width() -> None:
     for label in LABELS:
-        rows = cells(label, (32, 64, 128, 256))
+        rows = published_rows(label, (32, 64, 128, 256))
         assert len({len(each) for each in rows}) == 1, label
         assert all(isinstance(cell, str) for each in rows for cell in each)
-    assert cells("operatorstats")[0] == ("Abstract", "32", "+.480 [+.373, +.582]", "below .001")
-    assert cells("pertype")[1] == ("Multi-session", "13", "+.051 (2.7/2.0)", "+.179 (2.3/0.0)", "-.077 (0.7/1.7)")
-    assert cells("mechanismfit")[0][-1] == "+.343 (.38/.04; 36)"
-    assert cells("routeAgate", (64, 16))[2] == ("Fixed merge", ".453 (2)", "–", ".457")
-    assert cells("routerbaselines", (32,))[0] == ("Retention", ".039 (0)", "–")
+    assert published_rows("operatorstats")[0] == ("Abstract", "32", "+.480 [+.373, +.582]", "below .001")
+    assert published_rows("pertype")[1] == (
+        "Multi-session",
+        "13",
+        "+.051 (2.7/2.0)",
+        "+.179 (2.3/0.0)",
+        "-.077 (0.7/1.7)",
+    )
+    assert published_rows("mechanismfit")[0][-1] == "+.343 (.38/.04; 36)"
+    assert published_rows("routeAgate", (64, 16))[2] == ("Fixed merge", ".453 (2)", "–", ".457")
+    assert published_rows("routerbaselines", (32,))[0] == ("Retention", ".039 (0)", "–")

@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
 from html import unescape
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -25,6 +24,7 @@ import pytest
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
+from report_page import embedded, parsed
 from test_outcomes import world
 from typer.testing import CliRunner
 
@@ -32,17 +32,16 @@ from retcon.cli.run import Group as Verbs
 from retcon.errors import InputError, MissingExtraError
 from retcon.lab.cli import report as verb
 from retcon.lab.outcomes import Outcomes, from_rows, read, write
-from retcon.lab.report.build import Written, comma_separated, markdown, parts, report
-from retcon.lab.report.drawing import THEME, _spread, dark, style_of, themed
-from retcon.lab.report.figures import listed
-from retcon.lab.report.html import ALPHABET, Parts, _packed, page, paired
+from retcon.lab.report import figures
+from retcon.lab.report.build import SPECS, ReportFiles, make_report, to_csv, to_markdown, write_report
+from retcon.lab.report.cells import Value, join
+from retcon.lab.report.drawing import THEME, _spread, darken, style_of, use_page_colours
+from retcon.lab.report.html import ALPHABET, Report, _pack, page, pair_rows
 from retcon.lab.report.story import _verdict
-from retcon.lab.report.tables import SPECS, Table, Value
+from retcon.lab.report.tables import Table
 from retcon.lab.stats import Estimate
 
 ROOT = Path(__file__).parents[2]
-PILOT = Path(os.environ.get("RETCON_PILOT") or ROOT.parent / "shared" / "pilot" / "outcomes.csv")
-VOID = {"meta", "br", "hr", "img", "input", "link", "use", "path"}
 BAD = "\"><script>alert('x')</script>&amp;"
 DRAWS = 100
 Row = dict[str, Any]
@@ -59,37 +58,44 @@ def rows() -> list[Row]:
 
 
 @cache
-def made() -> Parts:
-    return parts(from_rows(rows()), draws=DRAWS)
+def made() -> Report:
+    return make_report(from_rows(rows()), draws=DRAWS)
 
 
 @cache
-def hostile() -> Parts:
+def hostile() -> Report:
     """Every word that comes from the rows or the caller tries to be markup."""
     spoilt = [
         row | {"question_id": f"{row['question_id']}{BAD}", "dataset": BAD, "setting": BAD, "type": BAD}
         | {"action": {"merge": BAD, "rewrite": "-->$x^2$ {0} %s"}.get(row["action"], row["action"])}
         for row in world(12, actions=("retain", "merge", "rewrite", "abstract"))
     ]  # fmt: skip
-    return parts(from_rows(spoilt), draws=DRAWS, title=BAD, about={BAD: BAD})
+    return make_report(from_rows(spoilt), draws=DRAWS, title=BAD, about={BAD: BAD})
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures without a picture, for tests that do not look: drawing takes most of a report's time."""
+    empty = '<svg viewBox="0 0 1 1"></svg>'
+    monkeypatch.setattr(figures, "draw", lambda compose, *, height, title: (empty, empty, b""))
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    return report(from_rows(rows()), tmp_path_factory.mktemp("made") / "report", draws=DRAWS)
+def written(tmp_path_factory: pytest.TempPathFactory) -> ReportFiles:
+    return write_report(made(), tmp_path_factory.mktemp("made") / "report")
 
 
-def values(of: Parts) -> Iterator[Value]:
+def values(of: Report) -> Iterator[Value]:
     """Every number of a report."""
     grids: list[Any] = [*of.tables, *of.figures]
     yield from (cell for grid in grids for row in grid.rows for cell in row if isinstance(cell, Value))
-    yield from (piece for f in of.findings for each in f.answers for piece in each.told if isinstance(piece, Value))
+    yield from (piece for f in of.findings for each in f.answers for piece in each.detail if isinstance(piece, Value))
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def test_report_writes_a_page_markdown_figures_tables_and_rows(written: Written) -> None:
+def test_report_writes_a_page_markdown_figures_tables_and_rows(written: ReportFiles) -> None:
     there = {str(path.relative_to(written.folder)) for path in written.folder.rglob("*") if path.is_file()}
     assert there == set(written.files)
     assert {"report.html", "report.md", "rows.csv"} <= there
@@ -104,12 +110,13 @@ def test_report_writes_a_page_markdown_figures_tables_and_rows(written: Written)
     assert len(same) == len(made().outcomes)
 
 
-def test_a_second_run_gives_the_same_bytes(written: Written, tmp_path: Path) -> None:
+def test_a_second_run_gives_the_same_bytes(written: ReportFiles, tmp_path: Path) -> None:
     """In another process, with another order of sets and rows as they were."""
     write(from_rows(rows()), tmp_path / "outcomes.csv")
     code = (
-        "from pathlib import Path; from retcon.lab.outcomes import read; from retcon.lab.report.build import report;"
-        f"report(read('outcomes.csv'), Path('again'), draws={DRAWS})"
+        "from pathlib import Path; from retcon.lab.outcomes import read;"
+        "from retcon.lab.report.build import make_report, write_report;"
+        f"write_report(make_report(read('outcomes.csv'), draws={DRAWS}), Path('again'))"
     )
     env = os.environ | {"PYTHONHASHSEED": "7", "PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, check=True)
@@ -117,7 +124,7 @@ def test_a_second_run_gives_the_same_bytes(written: Written, tmp_path: Path) -> 
         assert (tmp_path / "again" / name).read_bytes() == (written.folder / name).read_bytes(), name
 
 
-def test_figures_are_drawn_and_carry_no_date(written: Written) -> None:
+def test_figures_are_drawn_and_carry_no_date(written: ReportFiles) -> None:
     for key in written.figures:
         at = written.folder / "figures" / key
         assert at.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
@@ -130,55 +137,16 @@ def test_figures_are_drawn_and_carry_no_date(written: Written) -> None:
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(InputError, match="cannot write"):
-        report(from_rows(world(5)), tmp_path / "taken" / "report", draws=DRAWS)
+        write_report(made(), tmp_path / "taken" / "report")
 
 
-def test_without_matplotlib_the_install_line_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_matplotlib_the_install_line_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("retcon.lab.report.build.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"retcon-memory\[report\]"):
-        report(from_rows(world(5)), tmp_path / "report")
-    assert not (tmp_path / "report").exists()
+    with pytest.raises(MissingExtraError, match=r"retcon-memory\[lab\]"):
+        make_report(from_rows(world(5)))
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------
-
-
-class Reader(HTMLParser):
-    """Checks that tags close, and keeps ids, links and the text that is shown."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.ids: list[str] = []
-        self.links: list[str] = []
-        self.events: list[str] = []
-        self.scripts = 0
-        self.text: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        self.ids += [str(found["id"])] if "id" in found else []
-        self.links += [str(found[name]) for name in ("href", "src", "xlink:href", "srcset", "action") if name in found]
-        self.events += [name for name in found if name.startswith("on")]
-        self.scripts += tag == "script"
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in VOID:
-            assert self.open and self.open.pop() == tag, tag  # noqa: PT018
-
-    def handle_data(self, data: str) -> None:
-        if "script" not in self.open and "style" not in self.open:
-            self.text.append(data)
-
-
-def parsed(text: str) -> Reader:
-    reader = Reader()
-    reader.feed(text)
-    reader.close()
-    assert reader.open == []
-    return reader
 
 
 @pytest.mark.parametrize("of", [made, hostile], ids=["made", "hostile"])
@@ -205,6 +173,7 @@ def test_page_allows_its_own_script_and_no_other() -> None:
     assert "<" not in data
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_markdown_holds_no_tag_link_code_or_cell_from_outside() -> None:
     bad = "<img src=x onerror=alert(1)>|`a`[b](javascript:c)&lt;\r\n# d"
     spoilt = [
@@ -212,7 +181,7 @@ def test_markdown_holds_no_tag_link_code_or_cell_from_outside() -> None:
         | {"action": bad if row["action"] == "merge" else row["action"]}
         for row in world(12, actions=("retain", "merge", "rewrite", "abstract"))
     ]  # fmt: skip
-    told = markdown(parts(from_rows(spoilt), draws=DRAWS, title=bad, about={bad: bad}))
+    told = to_markdown(make_report(from_rows(spoilt), draws=DRAWS, title=bad, about={bad: bad}))
     tags = set(re.findall(r"<[^>]*>", told))
     assert all(re.match(r'<(?:picture>|/picture>|source media="|img src="figures/)', tag) for tag in tags)
     told = re.sub(r"<[^>]*>", "", told)
@@ -231,7 +200,7 @@ def test_words_from_outside_are_shown_as_they_are_and_run_nowhere() -> None:
     assert "<script>alert" not in text.lower()
     shown = "".join(parsed(text).text)
     assert BAD in shown
-    told = markdown(hostile())
+    told = to_markdown(hostile())
     assert "<script" not in told.replace("\\<script", "")
     for figure in hostile().figures:
         if figure.missing is None:
@@ -262,7 +231,7 @@ def test_rows_of_one_dataset_stand_under_its_name() -> None:
     assert {wide for wide, _ in heads} == {str(len(table_.columns) - 1)}
 
 
-def test_what_is_missing_is_shown_with_its_reason(written: Written) -> None:
+def test_what_is_missing_is_shown_with_its_reason(written: ReportFiles) -> None:
     told, text = (written.folder / "report.md").read_text(), "".join(parsed(page(made())).text)
     assert written.missing
     for key, why in written.missing.items():
@@ -280,12 +249,6 @@ def test_marks_stand_under_their_table() -> None:
 
 
 # -- numbers and their rows --------------------------------------------------------------------------------------------
-
-
-def embedded(text: str) -> dict[str, Any]:
-    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
-    found: dict[str, Any] = json.loads(data)
-    return found
 
 
 def decoded(data: dict[str, Any], name: str) -> list[int]:
@@ -363,7 +326,7 @@ def test_a_gain_is_the_difference_of_the_rows_it_leads_to() -> None:
         assert other - raw == pytest.approx(cell.mean, abs=1e-9)
 
 
-def test_csv_of_a_table_leads_to_rows_too(written: Written) -> None:
+def test_csv_of_a_table_leads_to_rows_too(written: ReportFiles) -> None:
     rows_file = read(written.folder / "rows.csv")
     found = 0
     for key in written.tables:
@@ -377,7 +340,7 @@ def test_csv_of_a_table_leads_to_rows_too(written: Written) -> None:
 
 def test_csv_has_a_line_for_each_cell_of_ours_and_of_the_paper() -> None:
     one = table([("Merge", "32", Value("+.1", 0.1, 0.0, 0.2, {"budget": 32}))], [("Merge", "32", "+.4")])
-    assert comma_separated(one).splitlines() == [
+    assert to_csv(one).splitlines() == [
         "by,row,column,text,mean,low,high,rows",
         'ours,Merge / 32,c,+.1,0.1,0.0,0.2,"{""budget"": 32}"',
         "paper,Merge / 32,c,+.4,,,,",
@@ -386,7 +349,7 @@ def test_csv_has_a_line_for_each_cell_of_ours_and_of_the_paper() -> None:
 
 @given(st.lists(st.one_of(st.none(), st.integers(-5, 5000)), min_size=1, max_size=400))
 def test_packed_columns_come_back(column: list[int | None]) -> None:
-    packed = _packed([float("nan") if value is None else float(value) for value in column])
+    packed = _pack([float("nan") if value is None else float(value) for value in column])
     data = {"columns": {"x": packed}}
     assert [packed["values"][code] for code in decoded(data, "x")] == column
 
@@ -402,11 +365,11 @@ def test_a_page_of_twenty_thousand_rows_stays_small() -> None:
     assert len(page(replaced(big))) < 4_000_000
 
 
-def replaced(outcomes: Outcomes) -> Parts:
+def replaced(outcomes: Outcomes) -> Report:
     """The made report, with other rows behind it."""
     of = made()
     names = ("title", "opening", "words", "facts", "judge", "published")
-    return Parts(outcomes=outcomes, tables=(), figures=of.figures, findings=(), **{n: getattr(of, n) for n in names})
+    return Report(outcomes=outcomes, tables=(), figures=of.figures, findings=(), **{n: getattr(of, n) for n in names})
 
 
 # -- ours beside theirs ------------------------------------------------------------------------------------------------
@@ -417,7 +380,7 @@ def table(ours: Sequence[Sequence[Value | str]], theirs: Sequence[Sequence[str]]
 
 
 def test_published_rows_stand_under_ours_of_the_same_name() -> None:
-    found = paired(
+    found = pair_rows(
         table(
             [("Merge", "32", Value("1")), ("Merge", "64", Value("2")), ("Extract", "32", Value("3"))],
             [("merge", "64", "x"), ("Merge", "16", "y")],
@@ -430,7 +393,7 @@ def test_published_rows_stand_under_ours_of_the_same_name() -> None:
 
 
 def test_a_count_among_the_words_does_not_keep_rows_apart() -> None:
-    found = paired(table([("Temporal", "83", Value("1")), ("All", "300", Value("2"))], [("All", "75", "x")]))
+    found = pair_rows(table([("Temporal", "83", Value("1")), ("All", "300", Value("2"))], [("All", "75", "x")]))
     assert [by for _, by in found] == ["", "", "paper"]
 
 
@@ -440,7 +403,7 @@ names = st.sampled_from(["Merge", "Abstract", "Rewrite", "merge", ""])
 @given(st.lists(st.tuples(names, names), max_size=6), st.lists(st.tuples(names, names, names), max_size=6))
 def test_no_row_is_lost_or_doubled_by_pairing(ours: list[tuple[str, str]], theirs: list[tuple[str, str, str]]) -> None:
     given_rows = [(*row, Value(str(i))) for i, row in enumerate(ours)]
-    found = paired(table(given_rows, theirs))
+    found = pair_rows(table(given_rows, theirs))
     assert [row for row, by in found if not by] == given_rows
     assert sorted(map(str, (row for row, by in found if by))) == sorted(map(str, theirs))
 
@@ -451,8 +414,8 @@ def test_no_row_is_lost_or_doubled_by_pairing(ours: list[tuple[str, str]], their
 def test_dark_and_themed_figures_differ_in_colour_alone() -> None:
     svg = made().figures[0].svg
     plain = re.compile(r"(?<=: )(#[0-9a-f]{6}|var\(--c\d+\))")
-    assert dark(svg) != svg
-    assert plain.sub("", dark(svg)) == plain.sub("", svg) == plain.sub("", themed(svg))
+    assert darken(svg) != svg
+    assert plain.sub("", darken(svg)) == plain.sub("", svg) == plain.sub("", use_page_colours(svg))
     light, other = zip(*THEME, strict=True)
     assert len(set(light)) == len(light)
     assert len(set(other)) == len(other)
@@ -489,10 +452,10 @@ def test_names_are_moved_apart_and_stay_in_order(levels: list[float]) -> None:
 
 
 def test_lists_in_sentences() -> None:
-    assert listed([]) == ""
-    assert listed(["a"]) == "a"
-    assert listed(["a", "b", "c"]) == "a, b and c"
-    assert listed(["a, x", "b"]) == "a, x; and b"
+    assert join([]) == ""
+    assert join(["a"]) == "a"
+    assert join(["a", "b", "c"]) == "a, b and c"
+    assert join(["a, x", "b"]) == "a, x; and b"
 
 
 # -- the story ---------------------------------------------------------------------------------------------------------
@@ -517,12 +480,13 @@ def test_a_verdict_claims_what_intervals_settle_and_no_more(
     assert said in _verdict(first, last, 32, 256)
 
 
+@pytest.mark.usefixtures("written", "undrawn")
 def test_opening_says_what_was_measured_and_by_whom() -> None:
     told = " ".join(made().opening)
     assert f"{len(rows()):,} outcomes" in told
     assert "LongMemEval, controlled (30 questions at 32 and 64 tokens, 6 actions)" in told
     assert "a model that the rows do not name" in told
-    named = parts(from_rows(world(5)), draws=DRAWS, about={"model": "qwen"})
+    named = make_report(from_rows(world(5)), draws=DRAWS, about={"model": "qwen"})
     assert "Texts and answers are by qwen" in " ".join(named.opening)
     assert ("model", "qwen") in named.facts
     assert "another model (qwen)" in next(table for table in named.tables if table.key == "budget-pressure").marks
@@ -550,7 +514,7 @@ ODD = {
 
 @pytest.mark.parametrize("kind", ODD)
 def test_whatever_the_rows_a_report_comes_of_them(kind: str) -> None:
-    of = parts(from_rows(ODD[kind]), draws=DRAWS)
+    of = make_report(from_rows(ODD[kind]), draws=DRAWS)
     text = page(of)
     found = parsed(text)
     assert len(found.ids) == len(set(found.ids))
@@ -558,7 +522,7 @@ def test_whatever_the_rows_a_report_comes_of_them(kind: str) -> None:
     assert "nan" not in re.sub(r"\W(nan)ces?\W", "", " ".join(found.text).lower()).split()
     keys = [each.key for each in of.figures]
     assert len(keys) == len(set(keys))
-    assert all(comma_separated(each) for each in of.tables if each.missing is None)
+    assert all(to_csv(each) for each in of.tables if each.missing is None)
     data = embedded(text)
     assert all(all(codes for codes in each.values()) for each in data["filters"])
 
@@ -587,6 +551,7 @@ def test_verb_writes_a_report_and_says_where(tmp_path: Path, monkeypatch: pytest
     assert "2026" not in re.sub("2026-11-15|20260716", "", text)  # no clock was asked
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_verb_gives_json_and_takes_rows_of_one_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(from_rows(rows()), "o.csv")
@@ -618,20 +583,3 @@ def test_verb_says_what_is_wrong_in_one_line(
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert said in err
-
-
-# -- the pilot ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(not PILOT.exists(), reason="needs the pilot's outcomes beside RETCON_DATA")
-def test_report_of_the_pilot(tmp_path: Path) -> None:
-    found = report(read(PILOT), tmp_path / "report", draws=DRAWS)
-    assert len(found.figures) == 9
-    assert len(found.tables) >= 17
-    text = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
-    assert len(text) < 2_000_000
-    data = embedded(text)
-    assert data["rows"] == 18_840
-    assert all(all(codes for codes in each.values()) for each in data["filters"])
-    shown = "".join(parsed(text).text)
-    assert "It pays at 32 tokens and costs at 256: the crossover that the paper reports." in shown

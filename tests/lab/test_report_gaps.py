@@ -10,10 +10,26 @@ from statistics import fmean
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_outcomes import EVERY, KEYS, PAPER, Row, difference, drop, everything, find, made, one, pick, quick, table
+from made_outcomes import (
+    EVERY,
+    KEYS,
+    PAPER,
+    Row,
+    difference,
+    drop,
+    everything,
+    find,
+    made,
+    one,
+    pick,
+    quick,
+    table,
+    tables,
+)
 
 from retcon.lab.outcomes import from_rows
-from retcon.lab.report.tables import SPECS, Readings, tables
+from retcon.lab.report.build import SPECS
+from retcon.lab.report.studies import Readings
 
 
 def test_marks_say_what_differs_from_the_paper() -> None:
@@ -123,7 +139,7 @@ ODD: Mapping[str, Callable[[list[Row]], list[Row]]] = {
 
 @pytest.mark.parametrize("name", ODD)
 def test_odd_outcomes_give_tables_or_reasons_and_never_an_exception(name: str) -> None:
-    found = tables(from_rows(ODD[name](made(questions=8, budgets=(32, 64)))), draws=20)
+    found = tables(ODD[name](made(questions=8, budgets=(32, 64))), draws=20)
     assert tuple(each.key for each in found) == KEYS
     assert all((each.missing is None) == bool(each.rows) for each in found)
     json.dumps([asdict(each) for each in found], allow_nan=False)
@@ -138,7 +154,7 @@ def test_any_part_of_a_table_gives_tables_or_reasons(data: st.DataObject) -> Non
     kept = data.draw(st.sets(st.integers(0, len(rows) - 1), min_size=1))
     gone = data.draw(st.sets(st.sampled_from(["fit", "type", "notes", "abstained", "conversation", "judge_overlap"])))
     part = drop(*gone)([rows[place] for place in sorted(kept)])
-    readings = Readings(from_rows(part), judge=None, draws=10, seed=1, repeats=1)
+    readings = Readings(from_rows(part), draws=10, seed=1)
     for spec in SPECS:
         if spec.key != "mlp-check":  # as the other learned ones, only slower
             found = spec.table(readings)

@@ -29,6 +29,7 @@ from made_outcomes import (
     pick,
     quick,
     table,
+    tables,
     text,
     whole,
 )
@@ -37,7 +38,10 @@ from retcon.errors import InputError
 from retcon.lab.crossfit import LADDERS, LEARNERS, Rules, crossfit
 from retcon.lab.fit_ladder import fit_ladder, plan
 from retcon.lab.outcomes import Outcomes, from_rows, panel
-from retcon.lab.report.tables import SPECS, Readings, Value, arms, tables
+from retcon.lab.report.actions import roles
+from retcon.lab.report.build import SPECS, make_report
+from retcon.lab.report.cells import Value
+from retcon.lab.report.studies import Readings
 from retcon.lab.stats import crossover, kappa, resample, sign_flip
 
 # -- the list ----------------------------------------------------------------------------------------------------------
@@ -59,9 +63,9 @@ def test_tables_have_words_rows_as_wide_as_their_head_and_the_papers_rows_too() 
 
 def test_a_second_run_gives_the_same_tables_whatever_the_order_of_the_rows() -> None:
     rows = made(questions=30, budgets=(32, 64), talks=10)
-    first = tables(from_rows(rows), draws=50)
+    first = tables(rows, draws=50)
     random.Random(5).shuffle(rows)
-    assert tables(from_rows(rows), draws=50) == first
+    assert tables(rows, draws=50) == first
 
 
 def test_tables_are_plain_json_without_numbers_that_are_none() -> None:
@@ -91,18 +95,17 @@ def test_an_accuracy_is_the_mean_of_the_rows_that_it_names() -> None:
     assert seen == 3 * len(EVERY) * 4
 
 
-def test_progress_counts_every_table() -> None:
+def test_progress_counts_every_table_the_findings_and_the_figures() -> None:
     seen: list[tuple[int, int]] = []
-    tables(
-        from_rows(made(questions=3, budgets=(32,))), draws=5, progress=lambda done, total: seen.append((done, total))
-    )
-    assert seen == [(done, 21) for done in range(1, 22)]
+    rows = made(questions=3, budgets=(32,))
+    make_report(from_rows(rows), draws=5, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(done, 23) for done in range(1, 24)]
 
 
 def test_a_judge_that_is_not_there_is_an_error_and_one_that_is_decides() -> None:
     rows = made(actions=PAPER, budgets=(32,))
     with pytest.raises(InputError, match="no judge 'human'; there are llm, overlap"):
-        tables(from_rows(rows), judge="human")
+        tables(rows, judge="human")
     found = one(rows, "all-actions", judge="overlap")
     assert find(found, "LongMemEval, controlled", "Retention")[0].mean == pytest.approx(
         mean(pick(rows, action="retain"), "judge_overlap")
@@ -112,12 +115,12 @@ def test_a_judge_that_is_not_there_is_an_error_and_one_that_is_decides() -> None
 # -- which action is what ----------------------------------------------------------------------------------------------
 
 
-def roles(*actions: str, **same: str) -> Any:
-    return arms(from_rows([{"question_id": "q", "budget": 1, "action": a, "judge_llm": 1} | same for a in actions]))
+def roles_of(*actions: str, **same: str) -> Any:
+    return roles(from_rows([{"question_id": "q", "budget": 1, "action": a, "judge_llm": 1} | same for a in actions]))
 
 
 def test_agnostic_operators_are_the_papers_wherever_there_are_any() -> None:
-    ours = roles("retain", "merge", "merge-agnostic", "abstract", "extract")
+    ours = roles_of("retain", "merge", "merge-agnostic", "abstract", "extract")
     assert ours.operators == {"merge": "merge-agnostic"}
     assert ours.names["merge"] == "Merge, focused"
     assert ours.names["merge-agnostic"] == "Merge, agnostic"
@@ -126,7 +129,7 @@ def test_agnostic_operators_are_the_papers_wherever_there_are_any() -> None:
 
 
 def test_beside_a_q_form_the_plain_name_is_agnostic() -> None:
-    pilot = roles("retain", "merge", "abstract", "qmerge", "qrewrite", "hybrid", "none", "full", "trunc", "retrel")
+    pilot = roles_of("retain", "merge", "abstract", "qmerge", "qrewrite", "hybrid", "none", "full", "trunc", "retrel")
     assert pilot.operators == {"abstract": "abstract", "merge": "merge"}
     assert pilot.names["merge"] == "Merge, agnostic"
     assert pilot.names["qrewrite"] == "Rewrite, focused"
@@ -138,10 +141,10 @@ def test_beside_a_q_form_the_plain_name_is_agnostic() -> None:
 
 
 def test_operators_that_saw_the_question_stand_in_and_are_marked() -> None:
-    focused = roles("retain", "merge", focus="focused")
+    focused = roles_of("retain", "merge", focus="focused")
     assert focused.operators == {"merge": "merge"}
     assert focused.focused
-    unsaid = roles("retain", "merge")
+    unsaid = roles_of("retain", "merge")
     assert unsaid.operators == {"merge": "merge"}
     assert not unsaid.focused
     assert unsaid.names["merge"] == "Merge"

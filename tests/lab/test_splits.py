@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from retcon.errors import InputError
 from retcon.features import TYPES
 from retcon.lab.data import (
-    Question,
+    BenchmarkQuestion,
     by_cost,
     evidence_cost,
     independent,
@@ -24,13 +24,15 @@ from retcon.lab.data.splits import INDEPENDENT, PAPER_TEST
 from retcon.note import Note
 
 
-def invented(number: int, kind: str | None, conversation: str, words: int = 3) -> Question:
+def invented(number: int, kind: str | None, conversation: str, words: int = 3) -> BenchmarkQuestion:
     evidence = (Note(f"n{number}", "word " * words),)
-    return Question(f"q{number:03}", "invented", "Why?", "so", kind, kind or "", conversation, evidence=evidence)
+    return BenchmarkQuestion(
+        f"q{number:03}", "invented", "Why?", "so", kind, kind or "", conversation, evidence=evidence
+    )
 
 
 @st.composite
-def asked(draw: st.DrawFn, least: int = 1, talks: int = 8) -> list[Question]:
+def asked(draw: st.DrawFn, least: int = 1, talks: int = 8) -> list[BenchmarkQuestion]:
     shape = st.tuples(st.sampled_from([*TYPES, None]), st.integers(0, talks), st.integers(1, 60))
     drawn = draw(st.lists(shape, min_size=least, max_size=60))
     return [invented(number, kind, f"c{talk}", words) for number, (kind, talk, words) in enumerate(drawn)]
@@ -38,7 +40,7 @@ def asked(draw: st.DrawFn, least: int = 1, talks: int = 8) -> list[Question]:
 
 @given(questions=asked(), seed=st.integers(), data=st.data())
 def test_samples_have_the_size_asked_for_and_ignore_the_order_of_the_questions(
-    questions: list[Question], seed: int, data: st.DataObject
+    questions: list[BenchmarkQuestion], seed: int, data: st.DataObject
 ) -> None:
     n = data.draw(st.integers(0, len(questions)))
     shuffled = data.draw(st.permutations(questions))
@@ -67,7 +69,7 @@ def test_by_cost_leaves_abstentions_out() -> None:
 
 @given(questions=asked(least=9, talks=40), seed=st.integers(), data=st.data())
 def test_independent_parts_are_disjoint_complete_and_share_no_conversation(
-    questions: list[Question], seed: int, data: st.DataObject
+    questions: list[BenchmarkQuestion], seed: int, data: st.DataObject
 ) -> None:
     talks = {question.id: question.conversation for question in questions}
     assume(len(set(talks.values())) >= len(INDEPENDENT))
@@ -97,7 +99,7 @@ def test_a_question_and_its_unanswerable_twin_stay_together() -> None:
         assert part[first.id] == part[second.id]
 
 
-def pool(*, extra: int = 400) -> list[Question]:
+def pool(*, extra: int = 400) -> list[BenchmarkQuestion]:
     kinds = [kind for kind, needed in PAPER_TEST.items() for _ in range(needed)]
     kinds += [TYPES[number % 4] for number in range(extra)]
     return [invented(number, kind, f"c{number}") for number, kind in enumerate(kinds)]

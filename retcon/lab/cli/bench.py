@@ -393,9 +393,11 @@ def advise(
                 todo, ready.writer, ready.kept, grader=ready.grader, judged=not no_judge, chunk=chunk, progress=progress
             )  # fmt: skip
     if found.outcomes is None:
-        raise InputError(f"not one of {len(todo)} outcomes could be measured: {benches.counted(found.failures)}")
+        raise InputError(
+            f"not one of {len(todo)} outcomes could be measured: {benches.describe_failures(found.failures)}"
+        )
     outcomes.write(found.outcomes, output / benches.OUTCOMES)
-    result = advices.advised(found.outcomes, output, judge=judge)
+    result = advices.write_advice(found.outcomes, output, judge=judge)
     if as_json:
         show.document(result.to_dict() | {"failures": dict(found.failures)})
     else:

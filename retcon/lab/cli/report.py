@@ -46,13 +46,14 @@ def report(
     report.html is one file with everything, each number beside the paper's and one click from its rows; report.md,
     figures, tables and rows lie beside it. The same outcomes give the same bytes.
     """
-    from retcon.lab.report.build import report as make
+    from retcon.lab.report.build import make_report, write_report
 
     chosen = rows_of(file, dataset=dataset, setting=setting)
     with bar() as progress:
-        written = make(
-            chosen, output, judge=judge, title=title, about=said(about), draws=draws, repeats=repeats, progress=progress
+        made = make_report(
+            chosen, judge=judge, title=title, about=said(about), draws=draws, repeats=repeats, progress=progress
         )
+        written = write_report(made, output)
     if as_json:
         return show.document(
             {

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from retcon.errors import InputError
-from retcon.lab.data import reading
-from retcon.lab.data.question import NOT_IN_MEMORY, Loaded, Question, gathered
+from retcon.lab.data import json_files
+from retcon.lab.data.question import NOT_IN_MEMORY, BenchmarkQuestion, Dataset, gather
 from retcon.note import Note
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
@@ -53,18 +53,18 @@ class Correction:
     answer: str | None
 
 
-def load(path: Path, *, corrections: Path | None = None, partial: bool = False) -> Loaded:
+def load(path: Path, *, corrections: Path | None = None, partial: bool = False) -> Dataset:
     """The questions of LoCoMo, labels corrected by the audit file where one is given.
 
     A question of which one evidence id names no turn is skipped and counted; with `partial`, only where none does.
     """
     audit = read_audit(corrections) if corrections is not None else {}
-    kept: list[Question] = []
+    kept: list[BenchmarkQuestion] = []
     skipped: dict[str, list[str]] = {NO_EVIDENCE: [], UNRESOLVED: []}
     corrected: dict[str, list[str]] = {"answer": [], "evidence": []}
-    for number, (place, value) in enumerate(reading.elements(path)):
-        with reading.located(place):
-            for draft in _drafts(number, reading.record(value), audit):
+    for number, (place, value) in enumerate(json_files.elements(path)):
+        with json_files.locate_errors(place):
+            for draft in _drafts(number, json_files.record(value), audit):
                 found = _evidence(draft, partial)
                 if isinstance(found, str):
                     skipped[found].append(draft.question.id)
@@ -74,7 +74,7 @@ def load(path: Path, *, corrections: Path | None = None, partial: bool = False) 
                     corrected[label].append(draft.question.id)
     if audit:
         raise InputError(f"{corrections}: no question locomo_{'_qa'.join(map(str, min(audit)))} in {path}")
-    return gathered(path, kept, skipped, corrected)
+    return gather(path, kept, skipped, corrected)
 
 
 def timestamp(value: str) -> str:
@@ -93,17 +93,17 @@ def timestamp(value: str) -> str:
 def read_audit(path: Path) -> dict[tuple[int, int], Correction]:
     """Corrections by place of the conversation and of the question in the file, both from 0 (`locomo_0_qa1`)."""
     out = {}
-    for place, value in reading.elements(path):
-        with reading.located(place):
-            fields = reading.record(value)
-            name = reading.text(fields, "question_id")
+    for place, value in json_files.elements(path):
+        with json_files.locate_errors(place):
+            fields = json_files.record(value)
+            name = json_files.text(fields, "question_id")
             key = _QUESTION_ID.fullmatch(name)
             if key is None:
                 raise InputError(f"question_id {name[:40]!r} is not of the form locomo_0_qa1")
             # A citation error keeps the gold answer: what the audit writes there is a remark.
-            right = None if fields.get("error_type") == CITATION else reading.answer(fields, "correct_answer")
-            ids = tuple(reading.text({"id": each}, "id") for each in reading.items(fields, "correct_evidence"))
-            out[int(key[1]), int(key[2])] = Correction(reading.text(fields, "question"), ids, right)
+            right = None if fields.get("error_type") == CITATION else json_files.answer(fields, "correct_answer")
+            ids = tuple(json_files.text({"id": each}, "id") for each in json_files.items(fields, "correct_evidence"))
+            out[int(key[1]), int(key[2])] = Correction(json_files.text(fields, "question"), ids, right)
     return out
 
 
@@ -111,7 +111,7 @@ def read_audit(path: Path) -> dict[tuple[int, int], Correction]:
 class _Draft:
     """One question of the file before its evidence is looked up."""
 
-    question: Question
+    question: BenchmarkQuestion
     cited: tuple[str, ...]
     turns: Turns
     changed: tuple[str, ...]  # the labels that the audit changed
@@ -119,36 +119,36 @@ class _Draft:
 
 def _drafts(number: int, sample: Mapping[str, Any], audit: dict[tuple[int, int], Correction]) -> Iterator[_Draft]:
     """The questions of one conversation; corrections that were applied leave the audit."""
-    name = reading.text(sample, "sample_id")
-    history, turns = _history(name, reading.record(sample.get("conversation"), "a 'conversation' object"))
-    for place, value in enumerate(reading.items(sample, "qa")):
-        with reading.located(f"qa {place}"):
-            fields = reading.record(value)
+    name = json_files.text(sample, "sample_id")
+    history, turns = _history(name, json_files.record(sample.get("conversation"), "a 'conversation' object"))
+    for place, value in enumerate(json_files.items(sample, "qa")):
+        with json_files.locate_errors(f"qa {place}"):
+            fields = json_files.record(value)
             question = _question(f"{name}:qa{place}", name, fields, history)
-            draft = _corrected(
+            draft = _correct(
                 _Draft(question, _strings(fields.get("evidence")), turns, ()), audit.pop((number, place), None)
             )
         yield draft
 
 
-def _question(name: str, conversation: str, fields: Mapping[str, Any], history: tuple[Note, ...]) -> Question:
+def _question(name: str, conversation: str, fields: Mapping[str, Any], history: tuple[Note, ...]) -> BenchmarkQuestion:
     kind = _kind(fields)
     adversarial = kind == "adversarial"
-    return Question(
+    return BenchmarkQuestion(
         id=name,
         dataset="locomo",
-        text=reading.text(fields, "question"),
-        answer=NOT_IN_MEMORY if adversarial else reading.answer(fields),
+        text=json_files.text(fields, "question"),
+        answer=NOT_IN_MEMORY if adversarial else json_files.answer(fields),
         type=TYPE_OF.get(kind),
         raw_type=kind,
         conversation=conversation,
         history=history,
         abstention=adversarial,
-        trap=None if fields.get("adversarial_answer") is None else reading.answer(fields, "adversarial_answer"),
+        trap=None if fields.get("adversarial_answer") is None else json_files.answer(fields, "adversarial_answer"),
     )
 
 
-def _corrected(draft: _Draft, by: Correction | None) -> _Draft:
+def _correct(draft: _Draft, by: Correction | None) -> _Draft:
     """The draft with the labels of the audit; an error where that speaks of another question."""
     if by is None:
         return draft
@@ -191,17 +191,17 @@ def _history(name: str, conversation: Mapping[str, Any]) -> tuple[tuple[Note, ..
     notes: list[Note] = []
     turns: dict[tuple[int, int], int] = {}
     for session in _sessions(conversation):
-        stamp = timestamp(reading.text(conversation, f"{session}_date_time"))
-        for place, value in enumerate(reading.items(conversation, session)):
-            with reading.located(f"{session}, turn {place}"):
-                turn = reading.record(value)
-                key = _key(reading.text(turn, "dia_id"))
+        stamp = timestamp(json_files.text(conversation, f"{session}_date_time"))
+        for place, value in enumerate(json_files.items(conversation, session)):
+            with json_files.locate_errors(f"{session}, turn {place}"):
+                turn = json_files.record(value)
+                key = _key(json_files.text(turn, "dia_id"))
                 if key in turns:
                     raise InputError(f"the dia_id D{key[0]}:{key[1]} is there twice")
-                if said := _said(turn):
+                if said := _spoken_text(turn):
                     turns[key] = len(notes)
                     notes.append(
-                        Note(f"{name}:D{key[0]}:{key[1]}", said, reading.text(turn, "speaker"), session, stamp)
+                        Note(f"{name}:D{key[0]}:{key[1]}", said, json_files.text(turn, "speaker"), session, stamp)
                     )
     return tuple(notes), turns
 
@@ -219,10 +219,10 @@ def _key(name: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def _said(turn: Mapping[str, Any]) -> str:
+def _spoken_text(turn: Mapping[str, Any]) -> str:
     """The words of a turn, then the caption of its image in brackets; empty where there is neither."""
     words, caption = turn.get("text"), turn.get("blip_caption") or ""
     if not isinstance(words, str) or not isinstance(caption, str):
         raise InputError("'text' and 'blip_caption' must be text")
     shown = f"[{caption.strip()}]" if caption.strip() else ""
-    return reading.whole(" ".join(part for part in (words.strip() and words, shown) if part))
+    return json_files.mend_surrogates(" ".join(part for part in (words.strip() and words, shown) if part))

@@ -1,4 +1,4 @@
-"""Benchmarks in one form: whatever file it comes from, a question is a `Question`, its turns are `Note`s."""
+"""Benchmarks in one form: whatever file it comes from, a question is a `BenchmarkQuestion`, its turns are `Note`s."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOT_IN_MEMORY = "not in memory"  # the right answer to a question that the histo
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class BenchmarkQuestion:
     """One question with its right answer, the turns that hold it and all that was said before.
 
     `evidence` is a part of `history` wherever there is a history; questions of one conversation share one tuple.
@@ -37,20 +37,20 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class Dataset:
     """What a file gave: its questions, those left out by reason, and those whose labels were corrected, by label."""
 
-    questions: tuple[Question, ...]
+    questions: tuple[BenchmarkQuestion, ...]
     skipped: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # reason -> question ids
     corrected: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # "answer" | "evidence" -> question ids
 
 
-def gathered(
+def gather(
     path: Path,
-    questions: Iterable[Question],
+    questions: Iterable[BenchmarkQuestion],
     skipped: Mapping[str, Sequence[str]] | None = None,
     corrected: Mapping[str, Sequence[str]] | None = None,
-) -> Loaded:
+) -> Dataset:
     """The questions of one file; an error where there is none or where two have one id."""
     found = tuple(questions)
     seen: set[str] = set()
@@ -60,25 +60,27 @@ def gathered(
         seen.add(question.id)
     if not found and not skipped:
         raise InputError(f"{path} holds no question")
-    return Loaded(found, _frozen(skipped or {}), _frozen(corrected or {}))
+    return Dataset(found, _as_tuples(skipped or {}), _as_tuples(corrected or {}))
 
 
-def _frozen(ids: Mapping[str, Sequence[str]]) -> Mapping[str, tuple[str, ...]]:
+def _as_tuples(ids: Mapping[str, Sequence[str]]) -> Mapping[str, tuple[str, ...]]:
     return {reason: tuple(some) for reason, some in ids.items() if some}
 
 
-def answerable(questions: Iterable[Question]) -> tuple[Question, ...]:
+def answerable(questions: Iterable[BenchmarkQuestion]) -> tuple[BenchmarkQuestion, ...]:
     """The questions that the history answers and whose gold turns are known."""
     return tuple(question for question in questions if question.evidence and not question.abstention)
 
 
-def evidence_cost(question: Question, count: Counter | None = None) -> int:
+def evidence_cost(question: BenchmarkQuestion, count: Counter | None = None) -> int:
     """Tokens of the raw text of all gold turns; in the paper's alphanumeric tokens unless a counter is given."""
     count = count or counter("alphanumeric")
     return sum(count(note.text) for note in question.evidence)
 
 
-def full_fit(questions: Iterable[Question], budgets: Iterable[int], count: Counter | None = None) -> dict[int, float]:
+def full_fit(
+    questions: Iterable[BenchmarkQuestion], budgets: Iterable[int], count: Counter | None = None
+) -> dict[int, float]:
     """Budget -> share of the questions with known evidence that retention packs whole.
 
     Cheapest-first packing takes in every turn exactly where all of them together cost no more than the budget.
@@ -89,7 +91,7 @@ def full_fit(questions: Iterable[Question], budgets: Iterable[int], count: Count
     return {budget: sum(cost <= budget for cost in costs) / len(costs) for budget in budgets}
 
 
-def chronological(notes: Iterable[Note]) -> tuple[Note, ...]:
+def sort_by_time(notes: Iterable[Note]) -> tuple[Note, ...]:
     """The notes oldest first, equals in the order given; in the order given throughout where one has no time."""
     given = tuple(notes)
     stamps = [note.timestamp for note in given if note.timestamp is not None]

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from retcon.errors import InputError
-from retcon.lab.data.question import Question, answerable, evidence_cost
+from retcon.lab.data.question import BenchmarkQuestion, answerable, evidence_cost
 
 SEED = 20260716  # the seed that the paper states for its LoCoMo sample
 PAPER_TEST = MappingProxyType({"single_session": 9, "multi_session": 13, "temporal": 13, "knowledge_update": 40})
@@ -37,7 +37,7 @@ class Split:
     seed: int
     parts: Mapping[str, tuple[str, ...]]
 
-    def take(self, part: str, questions: Iterable[Question]) -> tuple[Question, ...]:
+    def take(self, part: str, questions: Iterable[BenchmarkQuestion]) -> tuple[BenchmarkQuestion, ...]:
         """The questions of a part, in the order of their ids."""
         if part not in self.parts:
             raise InputError(f"the split {self.name} has no part {part!r}: it has {', '.join(self.parts)}")
@@ -45,14 +45,14 @@ class Split:
         return _by_id(question for question in questions if question.id in wanted)
 
 
-def paper_like(questions: Sequence[Question], *, seed: int = SEED, abstentions: bool = True) -> Split:
+def paper_like(questions: Sequence[BenchmarkQuestion], *, seed: int = SEED, abstentions: bool = True) -> Split:
     """LongMemEval's train, dev and test: 350/75/75 of its 500, the test with the paper's count of each type.
 
     The paper publishes no ids, so these are not its own. With `abstentions=False` the questions that memory does not
     answer all go to train; some of them have no evidence to pack.
     """
     pool = [question for question in _distinct(questions) if abstentions or not question.abstention]
-    by_type = _grouped(pool, seed)
+    by_type = _group_by_type(pool, seed)
     for kind, needed in PAPER_TEST.items():
         if len(by_type[kind]) < needed:
             raise InputError(f"the test needs {needed} questions of type {kind}, there are {len(by_type[kind])}")
@@ -63,7 +63,9 @@ def paper_like(questions: Sequence[Question], *, seed: int = SEED, abstentions: 
     return _split("paper-like", seed, {"train": train, "dev": dev, "test": test})
 
 
-def independent(questions: Sequence[Question], *, seed: int = SEED, shares: Mapping[str, float] = INDEPENDENT) -> Split:
+def independent(
+    questions: Sequence[BenchmarkQuestion], *, seed: int = SEED, shares: Mapping[str, float] = INDEPENDENT
+) -> Split:
     """Fit, calibration and gate questions, each type in the stated shares, no conversation in two parts.
 
     Conversations go one by one to the part that lacks most of what they hold. Where they are few and large, the order
@@ -71,43 +73,47 @@ def independent(questions: Sequence[Question], *, seed: int = SEED, shares: Mapp
     """
     if not shares or min(shares.values()) <= 0:
         raise InputError("every part of a split needs a share above 0")
-    groups: dict[str, list[Question]] = defaultdict(list)
+    groups: dict[str, list[BenchmarkQuestion]] = defaultdict(list)
     for question in _distinct(questions):
         groups[_conversation(question)].append(question)
     if len(groups) < len(shares):
         raise InputError(f"{len(shares)} parts need as many conversations, there are {len(groups)}")
-    dealt = min((_dealt(groups, shares, seed, order) for order in range(ORDERS)), key=lambda dealt: dealt.unevenness)
+    dealt = min((_deal(groups, shares, seed, order) for order in range(ORDERS)), key=lambda dealt: dealt.unevenness)
     parts = {part: [question.id for name in names for question in groups[name]] for part, names in dealt.parts.items()}
     return _split("independent", seed, parts)
 
 
-def by_cost(questions: Iterable[Question], n: int = PAPER_SAMPLE, *, seed: int = SEED) -> tuple[Question, ...]:
+def by_cost(
+    questions: Iterable[BenchmarkQuestion], n: int = PAPER_SAMPLE, *, seed: int = SEED
+) -> tuple[BenchmarkQuestion, ...]:
     """The paper's kind of LoCoMo sample: n answerable questions, proportional over four strata of evidence cost."""
     pool = _distinct(answerable(questions))
     costs = {question.id: evidence_cost(question) for question in pool}
     cuts = statistics.quantiles(costs.values(), n=STRATA, method="inclusive") if len(costs) > 1 else []
-    layers: dict[int, list[Question]] = defaultdict(list)
+    layers: dict[int, list[BenchmarkQuestion]] = defaultdict(list)
     for question in sorted(pool, key=lambda question: _draw(seed, question.id)):
         layers[bisect_left(cuts, costs[question.id])].append(question)
     chosen = set(_proportional({layer: layers[layer] for layer in sorted(layers)}, n))
     return _by_id(question for question in pool if question.id in chosen)
 
 
-def sample(questions: Iterable[Question], n: int, *, seed: int = SEED) -> tuple[Question, ...]:
+def sample(questions: Iterable[BenchmarkQuestion], n: int, *, seed: int = SEED) -> tuple[BenchmarkQuestion, ...]:
     """n questions, each as likely as the next; a larger n with the same seed adds to a smaller one."""
     pool = sorted(_distinct(questions), key=lambda question: _draw(seed, question.id))
     return _by_id(pool[: _enough(n, len(pool))])
 
 
 @dataclass(frozen=True, slots=True)
-class _Dealt:
+class _Deal:
     """Conversations by part, and how far the types are from the shares: the sum of (has - wanted)^2 / wanted."""
 
     parts: Mapping[str, Sequence[str]]
     unevenness: float
 
 
-def _dealt(groups: Mapping[str, Sequence[Question]], shares: Mapping[str, float], seed: int, order: int) -> _Dealt:
+def _deal(
+    groups: Mapping[str, Sequence[BenchmarkQuestion]], shares: Mapping[str, float], seed: int, order: int
+) -> _Deal:
     """One deal: in the order of a hash, each conversation goes where the unevenness grows least, or falls most."""
     held = {name: Counter(str(question.type) for question in group) for name, group in groups.items()}
     for count in held.values():
@@ -120,24 +126,25 @@ def _dealt(groups: Mapping[str, Sequence[Question]], shares: Mapping[str, float]
     for dealt, name in enumerate(sorted(groups, key=lambda name: _draw(seed, f"{order}:{name}"))):
         empty = [part for part, names in parts.items() if not names]
         growth = {
-            part: _uneven(has[part] + held[name], goal) - _uneven(has[part], goal) for part, goal in wanted.items()
+            part: _unevenness(has[part] + held[name], goal) - _unevenness(has[part], goal)
+            for part, goal in wanted.items()
         }
         part = min(empty if len(groups) - dealt <= len(empty) else parts, key=growth.__getitem__)
         has[part] += held[name]
         parts[part].append(name)
-    return _Dealt(parts, sum(_uneven(has[part], goal) for part, goal in wanted.items()))
+    return _Deal(parts, sum(_unevenness(has[part], goal) for part, goal in wanted.items()))
 
 
-def _uneven(has: Mapping[str, int], wanted: Mapping[str, float]) -> float:
+def _unevenness(has: Mapping[str, int], wanted: Mapping[str, float]) -> float:
     return sum((has.get(kind, 0) - n) ** 2 / n for kind, n in wanted.items())
 
 
-def _conversation(question: Question) -> str:
+def _conversation(question: BenchmarkQuestion) -> str:
     """What is kept together; LongMemEval asks most of its `_abs` questions in an answerable form too."""
     return question.conversation.removesuffix("_abs")
 
 
-def _distinct(questions: Iterable[Question]) -> tuple[Question, ...]:
+def _distinct(questions: Iterable[BenchmarkQuestion]) -> tuple[BenchmarkQuestion, ...]:
     given = tuple(questions)
     if len({question.id for question in given}) < len(given):
         raise InputError("two questions have one id: draw from one dataset at a time")
@@ -149,15 +156,15 @@ def _draw(seed: int, name: str) -> bytes:
     return hashlib.sha256(f"{seed}:{name}".encode("utf-8", "surrogatepass")).digest()
 
 
-def _grouped(questions: Iterable[Question], seed: int) -> dict[str | None, list[Question]]:
+def _group_by_type(questions: Iterable[BenchmarkQuestion], seed: int) -> dict[str | None, list[BenchmarkQuestion]]:
     """The questions of each type in the order of the draw, the types by name."""
-    groups: dict[str | None, list[Question]] = defaultdict(list)
+    groups: dict[str | None, list[BenchmarkQuestion]] = defaultdict(list)
     for question in sorted(questions, key=lambda question: (str(question.type), _draw(seed, question.id))):
         groups[question.type].append(question)
     return groups
 
 
-def _proportional(groups: Mapping[K, Sequence[Question]], n: int) -> list[str]:
+def _proportional(groups: Mapping[K, Sequence[BenchmarkQuestion]], n: int) -> list[str]:
     """Ids of n questions, from the front of each group by its size; the largest remainders are rounded up."""
     total = sum(map(len, groups.values()))
     n = _enough(n, total)
@@ -174,7 +181,7 @@ def _enough(n: int, total: int) -> int:
     return n
 
 
-def _by_id(questions: Iterable[Question]) -> tuple[Question, ...]:
+def _by_id(questions: Iterable[BenchmarkQuestion]) -> tuple[BenchmarkQuestion, ...]:
     return tuple(sorted(questions, key=lambda question: question.id))
 
 

@@ -15,27 +15,28 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from retcon.errors import InputError, MissingExtraError, RetconError
-from retcon.lab.crossfit import CrossFit
+from retcon.errors import InputError, MissingExtraError
 from retcon.lab.outcomes import Outcomes, write
-from retcon.lab.report import published, story
-from retcon.lab.report.curves import Group
+from retcon.lab.report import story
+from retcon.lab.report.cells import Value, text_of
 from retcon.lab.report.figures import Figure, figures
-from retcon.lab.report.html import Parts, leading, page, paired
-from retcon.lab.report.story import TERMS, Sentence
-from retcon.lab.report.studies import Readings, Study
-from retcon.lab.report.tables import SPECS, Table, Value
+from retcon.lab.report.html import Report, count_words, page, pair_rows
+from retcon.lab.report.more_tables import MORE
+from retcon.lab.report.paper_tables import PAPER
+from retcon.lab.report.story import TERMS
+from retcon.lab.report.studies import SEED, Readings
+from retcon.lab.report.tables import Table
 
 Progress = Callable[[int, int], None]
 
+SPECS = (*PAPER, *MORE)
 TITLE = "Retain or consolidate? Memory under a token budget, measured"
-SEED = 20260716
 # Angle brackets as entities: not every reader of Markdown knows "\<", and one that does not would see a tag.
 _MARKDOWN = str.maketrans(
     {c: f"\\{c}" for c in "\\`*_[]|#"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\n": " ", "\r": " "}
@@ -43,8 +44,8 @@ _MARKDOWN = str.maketrans(
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What a report came to."""
+class ReportFiles:
+    """What a report came to on disk."""
 
     folder: Path
     files: tuple[str, ...]  # relative to the folder
@@ -53,36 +54,18 @@ class Written:
     missing: Mapping[str, str] = field(default_factory=dict)  # key of a table or figure -> why it is not there
 
 
-def report(
-    outcomes: Outcomes, out: Path, *, judge: str | None = None, title: str | None = None,
-    about: Mapping[str, str] | None = None, draws: int = 10_000, repeats: int = 1, seed: int = SEED,
-    progress: Progress | None = None,
-) -> Written:  # fmt: skip
-    """Write the report of these outcomes into a folder, which is made where it is not there."""
-    if find_spec("matplotlib") is None:
-        raise MissingExtraError("a report", "lab")
-    made = parts(
-        outcomes, judge=judge, title=title, about=about, draws=draws, repeats=repeats, seed=seed, progress=progress
-    )
-    files = dict(_files(made))
-    for name, content in files.items():
-        _put(out / name, content)
-    write(outcomes, out / "rows.csv")
-    everything: list[Table | Figure] = [*made.tables, *made.figures]
-    return Written(
-        folder=out,
-        files=tuple(sorted([*files, "rows.csv"])),
-        tables=tuple(each.key for each in made.tables if each.missing is None),
-        figures=tuple(each.key for each in made.figures if each.missing is None),
-        missing={each.key: each.missing for each in everything if each.missing is not None},
-    )
-
-
-def parts(
+def make_report(
     outcomes: Outcomes, *, judge: str | None = None, title: str | None = None, about: Mapping[str, str] | None = None,
     draws: int = 10_000, repeats: int = 1, seed: int = SEED, progress: Progress | None = None,
-) -> Parts:  # fmt: skip
-    """All that stands in the report of these outcomes."""
+) -> Report:  # fmt: skip
+    """All that stands in the report of these outcomes: the same outcomes give the same report.
+
+    `judge` decides what is right (the model judge where there is one), `repeats` is the ways to deal the folds of
+    everything cross-fitted, and `about["model"]` names the model where the rows do not. Of several models on the same
+    questions, the one with most rows stands in all tables but the cross-model one.
+    """
+    if find_spec("matplotlib") is None:
+        raise MissingExtraError("a report", "lab")
     said = dict(about or {})
     readings = Readings(outcomes, judge=judge, draws=draws, seed=seed, repeats=repeats, model=said.get("model", ""))
     studies = [*readings.studies, *readings.silent]
@@ -94,42 +77,32 @@ def parts(
     for done, spec in enumerate(SPECS, 1):
         tables.append(spec.table(readings))
         tell(done, total)
-    groups = _groups(readings)
+    shown, judge = readings.shown, studies[0].judge
+    findings = story.findings(shown)
     tell(total - 1, total)
-    drawn = figures(groups)
-    judge = studies[0].judge
+    pictures = figures(shown)
     tell(total, total)
-    return Parts(
-        title=title or TITLE, opening=story.opening(groups, outcomes, judge, said), findings=story.findings(groups),
-        words=story.words(groups), facts=story.facts(outcomes, said, draws=draws, seed=seed, repeats=repeats),
-        figures=drawn, tables=tables, published=len(published.TABLES), outcomes=outcomes, judge=judge,
+    return Report(
+        title=title or TITLE, opening=story.opening(shown, outcomes, judge, said), findings=findings,
+        words=story.words(shown), facts=story.facts(outcomes, said, draws=draws, seed=seed, repeats=repeats),
+        figures=pictures, tables=tables, published=len(PAPER), outcomes=outcomes, judge=judge,
     )  # fmt: skip
 
 
-def _groups(readings: Readings) -> list[Group]:
-    """The studies that can be drawn, with their policies; two of the same key are told apart."""
-    made: list[Group] = []
-    for study in filter(_usable, readings.studies):
-        group = Group(study, *_fits(readings, study))
-        same = sum(group.key == other.key.removesuffix(other.mark) for other in made)
-        made.append(replace(group, mark=f"-{same + 1}") if same else group)
-    return made
-
-
-def _usable(study: Study) -> bool:
-    """Whether raw notes were measured under a budget, which everything is compared with."""
-    return "retain" in study.actions and any(budget > 0 for budget in study.budgets)
-
-
-def _fits(readings: Readings, study: Study) -> tuple[CrossFit | None, CrossFit | None]:
-    """The policies over the paper's actions and over all; None where the rows do not allow it."""
-    found: list[CrossFit | None] = []
-    for fit in (readings.routed, readings.climbed):
-        try:
-            found.append(fit(study))
-        except RetconError:
-            found.append(None)
-    return found[0], found[1]
+def write_report(report: Report, folder: Path) -> ReportFiles:
+    """Write the report into a folder, which is made where it is not there."""
+    files = dict(_files(report))
+    for name, content in files.items():
+        _put(folder / name, content)
+    write(report.outcomes, folder / "rows.csv")
+    everything: list[Table | Figure] = [*report.tables, *report.figures]
+    return ReportFiles(
+        folder=folder,
+        files=tuple(sorted([*files, "rows.csv"])),
+        tables=tuple(each.key for each in report.tables if each.missing is None),
+        figures=tuple(each.key for each in report.figures if each.missing is None),
+        missing={each.key: each.missing for each in everything if each.missing is not None},
+    )
 
 
 def _put(path: Path, content: bytes) -> None:
@@ -140,30 +113,30 @@ def _put(path: Path, content: bytes) -> None:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _files(made: Parts) -> Iterator[tuple[str, bytes]]:
-    yield "report.html", page(made).encode()
-    yield "report.md", markdown(made).encode()
-    for figure in made.figures:
+def _files(report: Report) -> Iterator[tuple[str, bytes]]:
+    yield "report.html", page(report).encode()
+    yield "report.md", to_markdown(report).encode()
+    for figure in report.figures:
         if figure.missing is None:
             yield f"figures/{figure.key}.svg", figure.svg.encode()
             yield f"figures/{figure.key}-dark.svg", figure.svg_dark.encode()
             yield f"figures/{figure.key}.png", figure.png
-    for table in made.tables:
+    for table in report.tables:
         if table.missing is None:
-            yield f"tables/{table.key}.csv", comma_separated(table).encode()
+            yield f"tables/{table.key}.csv", to_csv(table).encode()
 
 
 # -- tables as CSV -----------------------------------------------------------------------------------------------------
 
 
-def comma_separated(table: Table) -> str:
+def to_csv(table: Table) -> str:
     """A line for each cell of the table, under the words that its row begins with."""
     out = io.StringIO()
     sheet = csv.writer(out, lineterminator="\n")
     sheet.writerow(("by", "row", "column", "text", "mean", "low", "high", "rows"))
-    words = min(map(leading, table.rows), default=0)
-    for cells, by in paired(table):
-        row = " / ".join(map(_text, cells[:words]))
+    words = min(map(count_words, table.rows), default=0)
+    for cells, by in pair_rows(table):
+        row = " / ".join(map(text_of, cells[:words]))
         for column, cell in zip(table.columns[words:], cells[words:], strict=True):
             number = cell if isinstance(cell, Value) else Value(cell)
             ends = ("" if end is None else repr(end) for end in (number.mean, number.low, number.high))
@@ -178,54 +151,54 @@ def _filter(cell: Value) -> str:
 # -- Markdown ----------------------------------------------------------------------------------------------------------
 
 
-def markdown(made: Parts) -> str:
+def to_markdown(report: Report) -> str:
     """The report as Markdown, with links to the figures and to the CSV file of each table."""
-    return "\n".join(_lines(made)) + "\n"
+    return "\n".join(_lines(report)) + "\n"
 
 
-def _lines(made: Parts) -> Iterator[str]:
-    yield f"# {_md(made.title)}"
+def _lines(report: Report) -> Iterator[str]:
+    yield f"# {_md(report.title)}"
     yield ""
-    for text in made.opening:
+    for text in report.opening:
         yield f"{_md(text)}\n"
     yield "Numbers lead to their rows: the CSV file under each table has a line for each number, with the filter"
     yield "(columns and values) that finds its outcomes in [rows.csv](rows.csv). In [report.html](report.html) a click"
     yield "shows them.\n"
-    for finding in made.findings:
+    for finding in report.findings:
         yield f"**{_md(finding.question)}**\n"
         for each in finding.answers:
-            yield f"- {_md(each.group)}: **{_md(each.verdict)}** {_said(each.told)}"
+            detail = "".join(_md(text_of(piece)) for piece in each.detail)
+            yield f"- {_md(each.study)}: **{_md(each.verdict)}** {detail}"
         yield ""
-    yield from _glossary(made)
+    yield from _glossary(report)
     yield "## Figures\n"
-    for figure in made.figures:
+    for figure in report.figures:
         yield from _picture(figure)
-    theirs, ours = made.tables[: made.published], made.tables[made.published :]
+    theirs, ours = report.tables[: report.published], report.tables[report.published :]
     for head, tables in (("The paper's tables", theirs), ("What the paper lacks", ours)):
         yield f"## {head}\n"
         for table in tables:
             yield from _table(table)
     yield "## How it was made\n"
-    for name, value in made.facts:
+    for name, value in report.facts:
         yield f"- {_md(name)}: {_md(value)}"
 
 
-def _glossary(made: Parts) -> Iterator[str]:
+def _glossary(report: Report) -> Iterator[str]:
     yield "## How to read this\n"
-    for term, means in (*TERMS, *made.words):
+    for term, means in (*TERMS, *report.words):
         yield f"- **{_md(term)}**: {_md(means)}"
     yield ""
 
 
 def _picture(figure: Figure) -> Iterator[str]:
-    name = f"{figure.title} {figure.data}".strip()
-    yield f"### {_md(name)}\n"
+    yield f"### {_md(figure.name)}\n"
     if figure.missing is not None:
         yield f"Not here: {_md(figure.missing)}.\n"
         return
     at = f"figures/{figure.key}"
     yield f'<picture><source media="(prefers-color-scheme: dark)" srcset="{at}-dark.svg">'
-    yield f'<img src="{at}.svg" width="480" alt="{_attribute(name)}"></picture>\n'
+    yield f'<img src="{at}.svg" width="480" alt="{_attribute(figure.name)}"></picture>\n'
     yield f"{_md(figure.caption)} ([PNG]({at}.png))\n"
 
 
@@ -239,21 +212,13 @@ def _table(table: Table) -> Iterator[str]:
     by = ("",) if table.published else ()
     yield _line((*by, *map(_md, table.columns)))
     yield _line(["---"] * (len(by) + len(table.columns)))
-    for cells, who in paired(table):
-        yield _line((*((who or "ours",) if by else ()), *(_md(_text(cell)) for cell in cells)))
+    for cells, who in pair_rows(table):
+        yield _line((*((who or "ours",) if by else ()), *(_md(text_of(cell)) for cell in cells)))
     yield f"\n[Numbers and their rows](tables/{table.key}.csv){marks}\n"
 
 
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _said(said: Sentence) -> str:
-    return "".join(_md(_text(piece)) for piece in said)
-
-
-def _text(cell: Value | str) -> str:
-    return cell if isinstance(cell, str) else cell.text
 
 
 def _md(text: str) -> str:

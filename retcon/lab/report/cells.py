@@ -1,31 +1,21 @@
-"""A table as a value, and how its cells, captions and marks are written.
+"""Numbers -> text and cells of a table.
 
-Cells carry the number, its interval and the rows that it comes from, so that Markdown, a page and figures can all be
+A cell carries the number, its interval and the rows that it comes from, so that Markdown, a page and figures can all be
 drawn from one table.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from retcon.errors import InputError, RetconError
-from retcon.lab.crossfit import REFERENCE, TWICE, VOTE, CrossFit
-from retcon.lab.report.published import DASH, change, number
-from retcon.lab.report.studies import Readings, Study
-from retcon.lab.stats import Estimate
+from retcon.lab.stats import Crossover, Estimate
 
-POLICIES = {
-    "retention": "Retention", "training-selected operator": "Training-selected fixed operator",
-    REFERENCE: "Best fixed action", "evidence-fit rule": "Evidence-fit rule", "k-NN": "k-NN utility router",
-    "direct": "Direct utility", "calibrated": "Calibrated-safe", "certified": "Certified-safe",
-    "ladder": "Ladder", "ladder, whole notes first": "Ladder, whole notes first",
-    "ladder, one order a budget": "Ladder, one order a budget",
-    "best fixed, asked again": "Best fixed action, asked again", TWICE: "Best fixed action, twice the budget",
-    VOTE: "Vote of two", "binary oracle": "Binary oracle (hindsight)", "action oracle": "Action oracle (hindsight)",
-}  # fmt: skip
+DASH = "–"
+_ZERO = re.compile(r"^([+-]?)0\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,80 +33,45 @@ Cell = Value | str
 Cells = tuple[Cell, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table in plain words, with the paper's own rows and marks of what differs from the paper."""
-
-    key: str
-    title: str
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[Cells, ...]
-    published: tuple[tuple[str, ...], ...] = ()
-    marks: tuple[str, ...] = ()
-    missing: str | None = None  # why these outcomes cannot fill it
+def text_of(cell: Cell) -> str:
+    """The cell as it is shown."""
+    return cell if isinstance(cell, str) else cell.text
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
-    """What fills a table."""
-
-    columns: tuple[str, ...]
-    rows: Sequence[Cells]
-    note: str = ""  # what the caption adds of these rows
-    marks: Sequence[str] = ()
-    published: tuple[tuple[str, ...], ...] = ()
+# -- text --------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """A table's key and words, and what fills it."""
-
-    key: str
-    title: str
-    caption: str
-    build: Callable[[Readings], Body]
-
-    def table(self, readings: Readings) -> Table:
-        """The table, or why it cannot be made of these rows."""
-        try:
-            body = self.build(readings)
-            if not body.rows:
-                raise InputError("no row could be filled from these outcomes")
-        except RetconError as error:
-            return Table(self.key, self.title, self.caption, (), (), missing=str(error))
-        caption, marks = f"{self.caption} {body.note}".strip(), tuple(dict.fromkeys(body.marks))
-        return Table(self.key, self.title, caption, body.columns, tuple(body.rows), body.published, marks)
-
-
-# -- cells -------------------------------------------------------------------------------------------------------------
-
-
-def valued(text: str, found: Estimate, rows: Mapping[str, Any]) -> Cell:
-    """The text with the number's interval, a dash where nothing was measured."""
-    if not found.n:
+def number(value: float, digits: int = 3, *, signed: bool = False) -> str:
+    """.480, or +.480 where signed; a dash for what is not there."""
+    if not math.isfinite(value):
         return DASH
-    return Value(text, finite(found.mean), finite(found.low), finite(found.high), rows)
+    text = f"{round(value, digits) + 0.0:{'+' if signed else ''}.{digits}f}"  # no -.000
+    return _ZERO.sub(r"\1.", text)
 
 
-def gained(found: Estimate, rows: Mapping[str, Any]) -> Cell:
-    """A difference with its interval."""
-    return valued(change(found.mean, found.low, found.high), found, rows)
+def bracket(low: float, high: float, *, signed: bool = True) -> str:
+    """An interval: [+.373, +.582]."""
+    return f"[{number(low, signed=signed)}, {number(high, signed=signed)}]"
 
 
-def rate(found: Estimate, rows: Mapping[str, Any]) -> Cell:
-    """An accuracy or a rate; its interval is not shown."""
-    return valued(number(found.mean), found, rows)
+def change(mean: float, low: float, high: float) -> str:
+    """A difference with its interval: +.480 [+.373, +.582]."""
+    return f"{number(mean, signed=True)} {bracket(low, high)}"
 
 
-def plain(value: float, text: str, rows: Mapping[str, Any]) -> Cell:
-    """A number that has no interval."""
-    return Value(text, mean=finite(value), rows=rows) if math.isfinite(value) else DASH
+def chance(p: float) -> str:
+    """A p value."""
+    return "below .001" if p < 0.001 else number(p)
 
 
-def finite(value: float) -> float | None:
-    """None for what JSON cannot hold."""
-    return float(value) if math.isfinite(value) else None
+def tally(gain: float, helped: float, harmed: float) -> str:
+    """A gain with the questions helped and harmed in a run: +.037 (0.7/0.3)."""
+    return f"{number(gain, signed=True)} ({helped:.1f}/{harmed:.1f})"
+
+
+def stratum(gain: float, helped: float, harmed: float, n: int) -> str:
+    """A gain with the rates helped and harmed and the size: +.343 (.38/.04; 36)."""
+    return f"{number(gain, signed=True)} ({number(helped, 2)}/{number(harmed, 2)}; {n})"
 
 
 def count(value: float) -> str:
@@ -124,38 +79,53 @@ def count(value: float) -> str:
     return f"{value:.0f}" if abs(value - round(value)) < 1e-9 else f"{value:.1f}"
 
 
-def budget_heads(budgets: Sequence[int]) -> tuple[str, ...]:
-    """A column's head for each budget."""
-    return tuple(f"{budget} tokens" for budget in budgets)
+def join(names: Sequence[str]) -> str:
+    """a, b and c; names that hold a comma themselves are set apart by semicolons."""
+    if len(names) < 2:
+        return "".join(names)
+    mark = "; " if any("," in name for name in names) else ", "
+    return f"{mark.join(names[:-1])}{';' if mark == '; ' else ''} and {names[-1]}"
 
 
-# -- its caption and marks ---------------------------------------------------------------------------------------------
+# -- cells -------------------------------------------------------------------------------------------------------------
 
 
-def how_drawn(*studies: Study) -> str:
-    """How intervals are made, as a sentence of a caption."""
-    start = f"Intervals are 95 %, from {studies[0].draws:,} resamples of"
-    shared = [study.about for study in studies if study.clustered]
-    if not shared:
-        return f"{start} questions, all actions paired."
-    few = "since questions of one conversation are not independent; with few conversations they are rather too narrow."
-    if len(shared) == len(studies):
-        return f"{start} whole conversations, {few}"
-    return f"{start} questions, or of whole conversations for {' and '.join(shared)}, {few}"
+def estimate_cell(text: str, found: Estimate, rows: Mapping[str, Any]) -> Cell:
+    """The text with the number's interval, a dash where nothing was measured."""
+    if not found.n:
+        return DASH
+    return Value(text, _finite(found.mean), _finite(found.low), _finite(found.high), rows)
 
 
-def samples(studies: Sequence[Study]) -> str:
-    """What was measured, a sentence for each study."""
-    return " ".join(study.sample for study in studies)
+def gain_cell(found: Estimate, rows: Mapping[str, Any]) -> Cell:
+    """A difference with its interval."""
+    return estimate_cell(change(found.mean, found.low, found.high), found, rows)
 
 
-def marks_of(studies: Sequence[Study]) -> list[str]:
-    """Marks of a table that the paper lacks."""
-    marks = ["one realization"] if all(study.shape[3] == 1 for study in studies) else []
-    return marks + [f"{study.about}: operators saw the question" for study in studies if study.arms.focused]
+def rate_cell(found: Estimate | None, rows: Mapping[str, Any]) -> Cell:
+    """An accuracy or a rate; its interval is not shown."""
+    return DASH if found is None else estimate_cell(number(found.mean), found, rows)
 
 
-def how_folded(fitted: CrossFit) -> str:
-    """How policies were learned and tested, as a sentence of a caption."""
-    repeated = f", mean of {fitted.repeats} ways to deal them" if fitted.repeats > 1 else ""
-    return f"{fitted.folds} folds by {fitted.rules.group}{repeated}: three train, one calibrates, one tests."
+def plain_cell(value: float, text: str, rows: Mapping[str, Any]) -> Cell:
+    """A number that has no interval."""
+    return Value(text, mean=_finite(value), rows=rows) if math.isfinite(value) else DASH
+
+
+def crossover_cell(found: Crossover, budgets: Sequence[int], rows: Mapping[str, Any]) -> Value:
+    """A crossover budget with its interval; "below" and "above" stand for what lies outside the budgets."""
+    ends = (found.budget, found.low, found.high)
+    texts = [_budget(end, budgets) for end in ends]
+    mean, low, high = (_finite(end) if end > 0 else None for end in ends)
+    return Value(f"{texts[0]} [{texts[1]}, {texts[2]}]", mean, low, high, rows)
+
+
+def _budget(value: float, budgets: Sequence[int]) -> str:
+    if math.isnan(value):
+        return DASH
+    return f"below {budgets[0]}" if value == 0 else f"above {budgets[-1]}" if math.isinf(value) else f"{value:.0f}"
+
+
+def _finite(value: float) -> float | None:
+    """None for what JSON cannot hold."""
+    return float(value) if math.isfinite(value) else None

@@ -75,7 +75,7 @@ def style_of(action: str) -> tuple[Colour, str]:
     return STYLES[action] if action in STYLES else SPARE[sum(map(ord, action)) % len(SPARE)]
 
 
-def drawn(compose: Callable[[Canvas], None], *, height: float, title: str) -> tuple[str, str, bytes]:
+def draw(compose: Callable[[Canvas], None], *, height: float, title: str) -> tuple[str, str, bytes]:
     """The picture as a light SVG, a dark one and a PNG."""
     try:
         from matplotlib import style
@@ -93,16 +93,16 @@ def drawn(compose: Callable[[Canvas], None], *, height: float, title: str) -> tu
             said = {"Title": title, **dict.fromkeys(unsaid)}
             canvas.savefig(files[kind], format=kind, dpi=200, metadata=said)
     svg = files["svg"].getvalue().decode()
-    return svg, dark(svg), files["png"].getvalue()
+    return svg, darken(svg), files["png"].getvalue()
 
 
-def dark(svg: str) -> str:
+def darken(svg: str) -> str:
     """The SVG for a dark page."""
     other = dict(THEME)
     return _COLOUR.sub(lambda found: other.get(found.group(), found.group()), svg)
 
 
-def themed(svg: str) -> str:
+def use_page_colours(svg: str) -> str:
     """The SVG with its colours as variables of the page that it stands in: --c0, --c1 ... in the order of THEME."""
     place = {colour[0]: f"var(--c{i})" for i, colour in enumerate(THEME)}
     return _COLOUR.sub(lambda found: place.get(found.group(), found.group()), svg)

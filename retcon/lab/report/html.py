@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from retcon.lab.outcomes import COSTS, JUDGE, Outcomes
-from retcon.lab.report.drawing import THEME, themed
+from retcon.lab.report.cells import Cells, Value
+from retcon.lab.report.drawing import THEME, use_page_colours
 from retcon.lab.report.figures import Figure
 from retcon.lab.report.story import TERMS, Finding, Sentence
-from retcon.lab.report.tables import Cells, Table, Value
+from retcon.lab.report.tables import Table
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 SHOWN = ("dataset", "setting", "model", "reader", "question_id", "type", "budget", "action", "realization", "pair")
@@ -35,7 +36,7 @@ MINUS = re.compile(r"(?<![\w.)])-(?=\.?\d)")  # before a number, no dash between
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Report:
     """All that stands in a report."""
 
     title: str
@@ -50,10 +51,10 @@ class Parts:
     judge: str
 
 
-def page(parts: Parts) -> str:
+def page(report: Report) -> str:
     """The whole page."""
-    book = _Book(parts.outcomes)
-    body = "".join(_body(parts, book))
+    book = _Book(report.outcomes)
+    body = "".join(_body(report, book))
     script, style = _asset("page.js"), _asset("page.css")
     guard = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{guard}'; base-uri 'none'"
@@ -62,8 +63,8 @@ def page(parts: Parts) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{escape(parts.title)}</title>\n<style>\n{_colours()}{style}</style>\n</head>\n<body>\n{body}"
-        f'<script type="application/json" id="data">{_data(parts, book)}</script>\n<script>{script}</script>\n'
+        f"<title>{escape(report.title)}</title>\n<style>\n{_colours()}{style}</style>\n</head>\n<body>\n{body}"
+        f'<script type="application/json" id="data">{_data(report, book)}</script>\n<script>{script}</script>\n'
         "</body>\n</html>\n"
     )
 
@@ -84,19 +85,19 @@ def _colours() -> str:
 # -- what is read ------------------------------------------------------------------------------------------------------
 
 
-def _body(parts: Parts, book: _Book) -> Iterator[str]:
-    theirs, ours = parts.tables[: parts.published], parts.tables[parts.published :]
+def _body(report: Report, book: _Book) -> Iterator[str]:
+    theirs, ours = report.tables[: report.published], report.tables[report.published :]
     sections = (
-        ("short", "In short", _short(parts, book), ()),
-        ("read", "How to read this", _read(parts), ()),
-        ("figures", "Figures", _figures(parts.figures, book), [(each.key, _called(each)) for each in parts.figures]),
+        ("short", "In short", _short(report, book), ()),
+        ("read", "How to read this", _read(report), ()),
+        ("figures", "Figures", _figures(report.figures, book), [(each.key, each.name) for each in report.figures]),
         ("paper", "The paper's tables", _tables(theirs, book, THEIRS), [(each.key, each.title) for each in theirs]),
         ("more", "What the paper lacks", _tables(ours, book, OURS), [(each.key, each.title) for each in ours]),
-        ("made", "How it was made", _made(parts), ()),
+        ("made", "How it was made", f"<dl>{_definitions(report.facts)}</dl>\n", ()),
     )
     shown = [section for section in sections if section[2]]
     yield '<a class="skip" href="#short">Skip to the findings</a>\n'
-    yield f'<header><h1>{escape(parts.title)}</h1><button type="button" id="theme" hidden>Dark</button></header>\n'
+    yield f'<header><h1>{escape(report.title)}</h1><button type="button" id="theme" hidden>Dark</button></header>\n'
     yield f'<div class="layout">\n{_contents([(key, name, inner) for key, name, _, inner in shown])}<main>\n'
     for key, name, content, _ in shown:
         yield f'<section id="{key}"><h2>{name}</h2>\n{content}</section>\n'
@@ -122,13 +123,13 @@ def _contents(sections: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) ->
     return f'<nav aria-label="Contents"><details open><summary>Contents</summary>{listed}</details></nav>\n'
 
 
-def _short(parts: Parts, book: _Book) -> str:
-    told = "".join(f"<p>{escape(text)}</p>\n" for text in parts.opening)
+def _short(report: Report, book: _Book) -> str:
+    told = "".join(f"<p>{escape(text)}</p>\n" for text in report.opening)
     cards = []
-    for finding in parts.findings:
+    for finding in report.findings:
         answers = "".join(
-            f'<h4>{escape(each.group)}</h4><p class="verdict">{escape(each.verdict)}</p>'
-            f"<p>{_sentence(each.told, book)}</p>"
+            f'<h4>{escape(each.study)}</h4><p class="verdict">{escape(each.verdict)}</p>'
+            f"<p>{_sentence(each.detail, book)}</p>"
             for each in finding.answers
         )
         cards.append(f'<div class="card"><h3>{escape(finding.question)}</h3>{answers}</div>\n')
@@ -139,31 +140,23 @@ def _sentence(said: Sentence, book: _Book) -> str:
     return "".join(escape(piece) if isinstance(piece, str) else book.number(piece) for piece in said)
 
 
-def _read(parts: Parts) -> str:
+def _read(report: Report) -> str:
     clicks = (
         '<p class="scripted">Every underlined number is a button: it opens the outcomes that the number comes from,'
         " with their means, so that it can be checked by hand. The same rows are in rows.csv beside this page.</p>"
     )
     return (
-        f'<div class="prose">{clicks}</div><dl>{_defined(TERMS)}</dl>\n'
-        f"<h3>The actions that were measured</h3>\n<dl>{_defined(parts.words)}</dl>\n"
+        f'<div class="prose">{clicks}</div><dl>{_definitions(TERMS)}</dl>\n'
+        f"<h3>The actions that were measured</h3>\n<dl>{_definitions(report.words)}</dl>\n"
     )
 
 
-def _defined(pairs: Iterable[tuple[str, str]]) -> str:
+def _definitions(pairs: Iterable[tuple[str, str]]) -> str:
     return "".join(f"<div><dt>{escape(term)}</dt><dd>{escape(means)}</dd></div>" for term, means in pairs)
-
-
-def _made(parts: Parts) -> str:
-    return f"<dl>{_defined(parts.facts)}</dl>\n"
 
 
 def _figures(figures: Sequence[Figure], book: _Book) -> str:
     return f'<div class="figures">{"".join(_figure(each, book) for each in figures)}</div>\n'
-
-
-def _called(figure: Figure) -> str:
-    return f"{figure.title} {figure.data}".strip()
 
 
 def _figure(figure: Figure, book: _Book) -> str:
@@ -174,12 +167,12 @@ def _figure(figure: Figure, book: _Book) -> str:
         return f"{head}{_missing(figure.missing)}</figure>\n"
     numbers = _grid(figure.columns, [(row, "") for row in figure.rows], book)
     return (
-        f"{head}{inlined(figure)}<figcaption>{escape(figure.caption)}</figcaption>"
+        f"{head}{inline(figure)}<figcaption>{escape(figure.caption)}</figcaption>"
         f"<details><summary>The numbers</summary>{numbers}</details></figure>\n"
     )
 
 
-def inlined(figure: Figure) -> str:
+def inline(figure: Figure) -> str:
     """The SVG as part of a page: its colours are the page's, its ids its own."""
     svg = figure.svg[figure.svg.index("<svg") :]
     before, _, rest = svg.partition("<metadata>")
@@ -189,9 +182,9 @@ def inlined(figure: Figure) -> str:
     svg = _SVG_LINK.sub(rf"\g<1>{key}-", svg)
     box = _VIEW_BOX.search(svg)
     assert box is not None
-    label = escape(f"{_called(figure)}. {figure.caption}", quote=True)
+    label = escape(f"{figure.name}. {figure.caption}", quote=True)
     head = f'<svg role="img" aria-label="{label}" {box.group()} xmlns:xlink="http://www.w3.org/1999/xlink">'
-    return themed(head + svg[svg.index(">") + 1 :].strip())
+    return use_page_colours(head + svg[svg.index(">") + 1 :].strip())
 
 
 def _missing(reason: str) -> str:
@@ -212,16 +205,16 @@ def _table(table: Table, book: _Book) -> str:
         return f"{head}{_missing(table.missing)}</article>\n"
     marks = "".join(f"<li>{escape(mark)}</li>" for mark in table.marks)
     badges = f'<ul class="marks" aria-label="What differs from the paper">{marks}</ul>' if marks else ""
-    return f"{head}{_grid(table.columns, paired(table), book)}{badges}</article>\n"
+    return f"{head}{_grid(table.columns, pair_rows(table), book)}{badges}</article>\n"
 
 
-def paired(table: Table) -> list[tuple[Cells, str]]:
+def pair_rows(table: Table) -> list[tuple[Cells, str]]:
     """Rows with who they are by ("" or "paper"): each published row under ours of the same name, the others last.
 
     Rows are of the same name if the words that they begin with are the same, as many of them as tell rows apart.
     """
     ours, theirs = list(table.rows), list(table.published)
-    most = min((leading(row) for row in ours), default=0)
+    most = min((count_words(row) for row in ours), default=0)
     for size in range(most, 0, -1):
         names = [_name(row, size) for row in ours]
         found = {_name(row, size): row for row in theirs}
@@ -233,7 +226,7 @@ def paired(table: Table) -> list[tuple[Cells, str]]:
     return [(row, "") for row in ours] + [(row, "paper") for row in theirs]
 
 
-def leading(row: Cells) -> int:
+def count_words(row: Cells) -> int:
     """Cells at the beginning of a row that are words, no numbers."""
     return next((i for i, cell in enumerate(row) if isinstance(cell, Value)), len(row))
 
@@ -244,7 +237,7 @@ def _name(row: Sequence[Value | str], size: int) -> tuple[str, ...]:
 
 def _grid(columns: Sequence[str], rows: Sequence[tuple[Cells, str]], book: _Book) -> str:
     """The rows in a box that scrolls by itself; where they begin with their data, under a line that names it."""
-    words = min((leading(row) for row, by in rows if not by), default=0)
+    words = min((count_words(row) for row, by in rows if not by), default=0)
     first = 1 if columns[:1] == ("Data",) and words > 1 else 0
     side = ["" if i < words else ' class="n"' for i in range(len(columns))][first:]
     names = zip(columns[first:], side, strict=True)
@@ -287,14 +280,14 @@ class _Book:
 
     def number(self, value: Value) -> str:
         """A number that leads to its rows (the script makes a button of it); plain where it has none."""
-        text = f"<b>{_number(value.text)}</b>" if _settled(value) else _number(value.text)
-        hint = f' title="95 % interval {value.low:.3f} to {value.high:.3f}"' if _hidden(value) else ""
+        text = f"<b>{_number(value.text)}</b>" if _is_settled(value) else _number(value.text)
+        hint = f' title="95 % interval {value.low:.3f} to {value.high:.3f}"' if _hides_interval(value) else ""
         if not value.rows:
             return f"<span{hint}>{text}</span>" if hint else text
         return f'<span class="v" data-f="{self._place(value.rows)}"{hint}>{text}</span>'
 
     def _place(self, rows: Mapping[str, Any]) -> int:
-        wanted = {name: _listed(value) for name, value in rows.items()}
+        wanted = {name: _as_list(value) for name, value in rows.items()}
         self.names |= dict.fromkeys(wanted)
         return self.filters.setdefault(json.dumps(wanted, default=lambda value: value.item()), len(self.filters))
 
@@ -303,7 +296,7 @@ def _number(text: str) -> str:
     return escape(MINUS.sub("−", text))
 
 
-def _settled(value: Value) -> bool:
+def _is_settled(value: Value) -> bool:
     """Whether it is a difference whose interval leaves zero out."""
     ends = (value.low, value.high)
     return bool(SIGNED.match(value.text)) and any(
@@ -311,22 +304,22 @@ def _settled(value: Value) -> bool:
     )
 
 
-def _hidden(value: Value) -> bool:
+def _hides_interval(value: Value) -> bool:
     """Whether there is an interval that the text does not show."""
     return "[" not in value.text and value.low is not None and value.high is not None
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple, set)) else [value]
 
 
-def _data(parts: Parts, book: _Book) -> str:
+def _data(report: Report, book: _Book) -> str:
     """Columns and filters as JSON that no text inside can end."""
-    columns = parts.outcomes.columns
-    judges = [JUDGE + name for name in parts.outcomes.judges]
+    columns = report.outcomes.columns
+    judges = [JUDGE + name for name in report.outcomes.judges]
     measured = [name for name in MEASURED if name in columns and not all(map(isnan, columns[name].tolist()))]
     wanted = dict.fromkeys((*SHOWN, *book.names, *judges, *measured))
-    packed = {name: _packed(columns[name].tolist()) for name in wanted if name in columns}
+    packed = {name: _pack(columns[name].tolist()) for name in wanted if name in columns}
     places = {name: {value: code for code, value in enumerate(each["values"])} for name, each in packed.items()}
     filters = [
         {name: [places[name][v] for v in values if v in places[name]] for name, values in json.loads(each).items()}
@@ -334,14 +327,14 @@ def _data(parts: Parts, book: _Book) -> str:
     ]
     shown = [name for name in SHOWN if name in columns and any(map(str, columns[name].tolist()))]
     found = {
-        "rows": len(parts.outcomes), "judge": JUDGE + parts.judge, "judges": judges, "measured": measured,
+        "rows": len(report.outcomes), "judge": JUDGE + report.judge, "judges": judges, "measured": measured,
         "shown": shown, "columns": packed, "filters": filters,
     }  # fmt: skip
     text = json.dumps(found, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.translate({ord("<"): "\\u003c", ord(">"): "\\u003e", 0x2028: "\\u2028", 0x2029: "\\u2029"})
 
 
-def _packed(values: Sequence[Any]) -> dict[str, Any]:
+def _pack(values: Sequence[Any]) -> dict[str, Any]:
     """A column as its distinct values, in order, and a code of so many characters for each row."""
     plain = [None if isinstance(value, float) and isnan(value) else value for value in values]
     known: set[Any] = {value for value in plain if value is not None}

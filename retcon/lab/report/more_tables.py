@@ -6,7 +6,7 @@ Each has a row for every dataset and setting of the outcomes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,26 +17,22 @@ from retcon.lab import fit_ladder as ladder
 from retcon.lab import stats
 from retcon.lab.crossfit import ORACLES, REFERENCE, TWICE, Result
 from retcon.lab.outcomes import JUDGE, Panel, run_mean
+from retcon.lab.report.actions import PACKINGS
 from retcon.lab.report.cells import (
-    POLICIES,
-    Body,
+    DASH,
     Cell,
     Cells,
-    Spec,
     Value,
-    budget_heads,
-    finite,
-    gained,
-    how_drawn,
-    how_folded,
-    marks_of,
-    plain,
-    rate,
-    samples,
-    valued,
+    bracket,
+    crossover_cell,
+    estimate_cell,
+    gain_cell,
+    number,
+    plain_cell,
+    rate_cell,
 )
-from retcon.lab.report.published import DASH, bracket, number
-from retcon.lab.report.studies import PACKINGS, Array, Readings, Study, looks_for, present
+from retcon.lab.report.studies import Array, Readings, Study, attempt, looks_for, present
+from retcon.lab.report.tables import POLICIES, Body, Spec, budget_heads, how_drawn, how_folded
 from retcon.lab.stats import Estimate
 from retcon.note import RETAIN
 
@@ -48,26 +44,55 @@ SPENDING = {  # column -> head, decimals
 WITHIN = (3, 1)  # points below the best accuracy
 
 
+def _of_studies(studies: Sequence[Study], columns: Iterable[str], rows: Iterable[Cells]) -> Body:
+    """A table whose rows begin with the name of their study, and what is said of all studies."""
+    note = f"{_samples(studies)} {how_drawn(*studies)}"
+    return Body(("Data", *columns), list(rows), note, _marks(studies))
+
+
+def _samples(studies: Sequence[Study]) -> str:
+    return " ".join(study.sample for study in studies)
+
+
+def _marks(studies: Sequence[Study]) -> list[str]:
+    marks = ["one realization"] if all(study.shape[3] == 1 for study in studies) else []
+    return marks + [f"{study.name}: operators saw the question" for study in studies if study.roles.focused]
+
+
+def _budgets(studies: Sequence[Study]) -> list[int]:
+    return sorted({budget for study in studies for budget in study.budgets})
+
+
 def _grid(
     studies: Sequence[Study], cells: Callable[[Study], Mapping[tuple[str, int], Cell]], *,
-    aside: Callable[[Study, str], Cells] | None = None, heads: tuple[str, ...] = (),
+    aside: Callable[[Study, str], Cells] = lambda study, action: (), heads: tuple[str, ...] = (),
+    below: Callable[[Study, Sequence[int]], Iterable[Cells]] = lambda study, budgets: (),
 ) -> Body:  # fmt: skip
     """A row for each study and action that has a cell, and a column for each budget of any of the studies."""
-    budgets, rows = sorted({budget for study in studies for budget in study.budgets}), list[Cells]()
+    budgets, rows = _budgets(studies), list[Cells]()
     for study in studies:
         found = cells(study)
-        for action in study.arms.order:
-            more = () if aside is None else aside(study, action)
+        for action in study.roles.order:
+            more = aside(study, action)
             if more or any((action, budget) in found for budget in budgets):
                 row = (found.get((action, budget), DASH) for budget in budgets)
-                rows.append((study.about, study.arms.names[action], *row, *more))
-    note = f"{samples(studies)} {how_drawn(*studies)}"
-    return Body(("Data", "Action", *budget_heads(budgets), *heads), rows, note, marks_of(studies))
+                rows.append((study.name, study.roles.names[action], *row, *more))
+        rows += below(study, budgets)
+    return _of_studies(studies, ("Action", *budget_heads(budgets), *heads), rows)
 
 
-def _shares(study: Study, values: Array) -> dict[tuple[str, int], Cell]:
+def _shares(study: Study, values: Array | None) -> dict[tuple[str, int], Cell]:
     """A rate for each action and budget."""
-    return {cell: rate(each, study.cite([cell[0]], cell[1])) for cell, each in study.by_cell(values).items()}
+    assert values is not None
+    return {cell: rate_cell(each, study.cite([cell[0]], cell[1])) for cell, each in study.by_cell(values).items()}
+
+
+def _at_budgets(
+    study: Study, of: Sequence[int], found: Sequence[Estimate], actions: Sequence[str], budgets: Sequence[int]
+) -> list[Cell]:
+    """Rates at the budgets `of`, as cells at all budgets."""
+    at = dict(zip(of, found, strict=True))
+    return [rate_cell(at.get(budget), study.cite(actions, budget)) for budget in budgets]
 
 
 def _all_actions(readings: Readings) -> Body:
@@ -84,37 +109,34 @@ def _macro(study: Study, action: str) -> Cells:
     whole = study.values(action) if known.any() else study.utility[:, :, study.actions.index(action)]
     found = study.estimate(run_mean(whole))
     text = f"{number(found.mean)} {bracket(found.low, found.high, signed=False)}"
-    return (valued(text, found, study.cite([action], study.budgets if known.any() else None)),)
+    return (estimate_cell(text, found, study.cite([action], study.budgets if known.any() else None)),)
 
 
 def _cost(readings: Readings) -> Body:
-    studies, rows = readings.every(), list[Cells]()
+    studies = readings.every()
     if not any(study.mean(name) is not None for study in studies for name in SPENDING):
         raise InputError(f"the rows do not say what was spent (columns {', '.join(SPENDING)})")
-    for study in studies:
-        spent = {name: mean for name in SPENDING if (mean := study.mean(name)) is not None}
-        cells = [(action, name) for action in study.arms.order for name in spent]
-        values = [run_mean(spent[name][:, :, study.actions.index(action)]) for action, name in cells]
-        found = dict(zip(cells, study.estimates(np.stack(values, axis=1)) if values else [], strict=True))
-        for action in study.arms.order:
-            row = [_spent(found.get((action, name)), name, study.cite([action])) for name in SPENDING]
-            rows.append((study.about, study.arms.names[action], *row))
-    columns = ("Data", "Action", *(head for head, _ in SPENDING.values()))
-    return Body(columns, rows, f"{samples(studies)} {how_drawn(*studies)}", marks_of(studies))
+    rows = (row for study in studies for row in _costs(study))
+    return _of_studies(studies, ("Action", *(head for head, _ in SPENDING.values())), rows)
 
 
-def _spent(found: Estimate | None, name: str, cited: Mapping[str, Any]) -> Cell:
-    return DASH if found is None else valued(f"{found.mean:.{SPENDING[name][1]}f}", found, cited)
+def _costs(study: Study) -> Iterator[Cells]:
+    spent = {name: mean for name in SPENDING if (mean := study.mean(name)) is not None}
+    for a, action in ((study.actions.index(action), action) for action in study.roles.order):
+        means = [run_mean(spent[name][:, :, a]) for name in spent]
+        found = dict(zip(spent, study.estimates(np.stack(means, axis=1)) if means else (), strict=True))
+        cells = [
+            estimate_cell(f"{found[name].mean:.{digits}f}", found[name], study.cite([action]))
+            if name in found
+            else DASH
+            for name, (_, digits) in SPENDING.items()
+        ]
+        yield study.name, study.roles.names[action], *cells
 
 
 def _unsupported(readings: Readings) -> Body:
     studies = readings.every("unsupported", "the rows do not say whether a claim lacks support (column unsupported)")
-    return _grid(studies, lambda study: _shares(study, _known(study.mean("unsupported"))))
-
-
-def _known(values: Array | None) -> Array:
-    assert values is not None
-    return values
+    return _grid(studies, lambda study: _shares(study, study.mean("unsupported")))
 
 
 def _judges(readings: Readings) -> Body:
@@ -125,24 +147,24 @@ def _judges(readings: Readings) -> Body:
         raise InputError("there are the verdicts of one judge only")
     rows, graded = list[Cells](), False
     for study in studies:
-        for action in (*study.arms.order, None):
+        for action in (*study.roles.order, None):
             mine = np.ones(len(study.table), np.bool_) if action is None else study.table.columns["action"] == action
             cited = study.cite(study.actions if action is None else [action])
             said = {name: study.table.columns[JUDGE + name][mine] for name in (first, *others)}
             graded |= any(not np.isin(each[present(each)], (0, 1)).all() for each in said.values())
             right = [_right(each, cited) for each in said.values()]
             agreed = [cell for name in others for cell in _agreement(said[first], said[name], cited)]
-            rows.append((study.about, "All" if action is None else study.arms.names[action], *right, *agreed))
+            rows.append((study.name, "All" if action is None else study.roles.names[action], *right, *agreed))
     pairs = [head for name in others for head in (f"{first} and {name} agree", f"kappa, {first} and {name}")]
     marks = ["graded verdicts count as right from one half on where agreement is counted"] if graded else []
     columns = ("Data", "Action", *(f"Right by {name}" for name in (first, *others)), *pairs)
-    return Body(columns, rows, samples(studies), marks + marks_of(studies))
+    return Body(columns, rows, _samples(studies), marks + _marks(studies))
 
 
 def _right(verdicts: Array, cited: Mapping[str, Any]) -> Cell:
     known = verdicts[present(verdicts)]
     mean = float(known.mean()) if len(known) else math.nan
-    return plain(mean, number(mean), cited)
+    return plain_cell(mean, number(mean), cited)
 
 
 def _agreement(one: Array, two: Array, cited: Mapping[str, Any]) -> tuple[Cell, Cell]:
@@ -151,7 +173,7 @@ def _agreement(one: Array, two: Array, cited: Mapping[str, Any]) -> tuple[Cell, 
         return DASH, DASH
     a, b = (one[known] >= 0.5).astype(np.float64), (two[known] >= 0.5).astype(np.float64)
     raw, beyond = float((a == b).mean()), stats.kappa(a, b)
-    return plain(raw, number(raw), cited), plain(beyond, number(beyond), cited)
+    return plain_cell(raw, number(raw), cited), plain_cell(beyond, number(beyond), cited)
 
 
 def _per_token(readings: Readings) -> Body:
@@ -161,7 +183,8 @@ def _per_token(readings: Readings) -> Body:
 
 def _bought(study: Study) -> dict[tuple[str, int], Cell]:
     """Accuracy for 100 tokens shown: a ratio of means, in every resample as in the sample."""
-    tokens, cells = _known(study.mean("context_tokens")), dict[tuple[str, int], Cell]()
+    tokens, cells = study.mean("context_tokens"), dict[tuple[str, int], Cell]()
+    assert tokens is not None
     for action in study.actions:
         right, read = (stats.replicates(study.values(action, of), study.resamples) for of in (study.utility, tokens))
         for b, budget in enumerate(study.budgets):
@@ -175,42 +198,40 @@ def _bought(study: Study) -> dict[tuple[str, int], Cell]:
     return cells
 
 
-def _needed(readings: Readings) -> Body:
+def _budget_needed(readings: Readings) -> Body:
     studies, rows = readings.every(), list[Cells]()
-    budgets = sorted({budget for study in studies for budget in study.budgets})
+    budgets = _budgets(studies)
     for study in studies:
-        for action in study.arms.order:
+        for action in study.roles.order:
             values = study.values(action)
             if present(values).any(axis=0).all():
-                named = (study.about, study.arms.names[action])
+                named = (study.name, study.roles.names[action])
                 rows.append((*named, *_buys(study, study.budgets, values, [action], budgets)))
-        rows += _policy_buys(readings, study, budgets)
+        rows += _policy_buys(study, budgets)
     near = [f"Budget within {points} point{'s' if points > 1 else ''}" for points in WITHIN]
-    columns = ("Data", "Action or policy", *budget_heads(budgets), *near)
-    return Body(columns, rows, f"{samples(studies)} {how_drawn(*studies)}", marks_of(studies))
+    return _of_studies(studies, ("Action or policy", *budget_heads(budgets), *near), rows)
 
 
-def _policy_buys(readings: Readings, study: Study, budgets: Sequence[int]) -> list[Cells]:
+def _policy_buys(study: Study, budgets: Sequence[int]) -> Iterator[Cells]:
     """The row of the policy of highest mean accuracy; none where nothing can be cross-fitted."""
-    try:
-        fitted = readings.climbed(study)
-    except RetconError:
-        return []
-    honest = [found for name, found in fitted.results.items() if name not in (*ORACLES, TWICE)]
-    best, of = max(honest, key=lambda found: found.macro), fitted.panel
-    cells = _buys(study, of.budgets, study.spread(of, best.utility), of.actions, budgets)
-    return [(study.about, f"Best policy: {POLICIES[best.name]}", *cells)]
+    if (fitted := attempt(study.product_policies)) is not None:
+        honest = [found for name, found in fitted.results.items() if name not in (*ORACLES, TWICE)]
+        best, of = max(honest, key=lambda found: found.macro), fitted.panel
+        cells = _buys(study, of.budgets, study.spread(of, best.utility), of.actions, budgets)
+        yield study.name, f"Best policy: {POLICIES[best.name]}", *cells
 
 
 def _buys(study: Study, at: Sequence[int], values: Array, actions: Sequence[str], budgets: Sequence[int]) -> Cells:
     """Accuracy at each budget, and the smallest budgets that come near the best."""
-    found = dict(zip(at, study.estimates(values), strict=True))
-    cells = [rate(found[budget], study.cite(actions, budget)) if budget in found else DASH for budget in budgets]
-    means = np.array([[each.mean for each in found.values()]])
+    found = study.estimates(values)
+    means = np.array([[each.mean for each in found]])
     drawn = stats.replicates(values, study.resamples)
     drawn = drawn[present(drawn).all(axis=1)]
-    cited = study.cite(actions, at)
-    return (*cells, *(_smallest(at, means, drawn if len(drawn) else means, points, cited) for points in WITHIN))
+    cited, ends = study.cite(actions, at), drawn if len(drawn) else means
+    return (
+        *_at_budgets(study, at, found, actions, budgets),
+        *(_smallest(at, means, ends, points, cited) for points in WITHIN),
+    )
 
 
 def _smallest(at: Sequence[int], means: Array, drawn: Array, points: int, cited: Mapping[str, Any]) -> Value:
@@ -230,12 +251,12 @@ def _ladders(readings: Readings) -> Body:
     rows, told, reasons = list[Cells](), list[Study](), list[str]()
     for study in readings.every():
         try:
-            fitted = readings.climbed(study)
+            fitted = study.product_policies()
         except RetconError as error:
             reasons.append(str(error))
             continue
         if fitted.panel.abstained is None:
-            reasons.append(f"{study.about}: the rows do not say where the reader abstained (column abstained)")
+            reasons.append(f"{study.name}: the rows do not say where the reader abstained (column abstained)")
             continue
         told.append(study)
         found = fitted.results
@@ -244,28 +265,29 @@ def _ladders(readings: Readings) -> Body:
     if not told:
         raise InputError("; ".join(reasons))
     columns = (
-        "Data", "Policy", "Accuracy", "Difference from the best fixed action [95 % CI]", "Harm (%)", "Reader calls",
+        "Policy", "Accuracy", "Difference from the best fixed action [95 % CI]", "Harm (%)", "Reader calls",
         "Tokens read", "Tokens written",
     )  # fmt: skip
-    folds = " ".join(dict.fromkeys(how_folded(readings.climbed(study)) for study in told))
-    price = readings.climbed(told[0]).rules.call_price
-    note = f"{folds} A further call must bring {price:g} of accuracy. {samples(told)} {how_drawn(*told)}"
-    return Body(columns, rows, note, marks_of(told))
+    folds = " ".join(dict.fromkeys(how_folded(study.product_policies()) for study in told))
+    price = told[0].product_policies().rules.call_price
+    note = f"{folds} A further call must bring {price:g} of accuracy. "
+    body = _of_studies(told, columns, rows)
+    return replace(body, note=f"{note}{body.note}")
 
 
 def _spend_row(study: Study, of: Panel, found: Result, base: Result) -> Cells:
     """Means over the budgets that were measured; differences over those that both have."""
     spent = {"context_tokens": found.read, "generated_tokens": found.generated}
     measured = (found.utility, found.utility - base.utility, 100 * found.harmed, found.calls, *spent.values())
-    columns = np.stack([run_mean(study.spread(of, values)) for values in measured], axis=1)
-    accuracy, difference, harm, calls, *tokens = study.estimates(columns)
+    means = np.stack([run_mean(study.spread(of, values)) for values in measured], axis=1)
+    accuracy, difference, harm, calls, *tokens = study.estimates(means)
     cited = study.cite(of.actions, of.budgets)
     return (
-        study.about, POLICIES[found.name], rate(accuracy, cited),
-        DASH if found.name == base.name else gained(difference, cited), valued(f"{harm.mean:.1f}", harm, cited),
-        valued(f"{calls.mean:.2f}", calls, cited),
+        study.name, POLICIES[found.name], rate_cell(accuracy, cited),
+        DASH if found.name == base.name else gain_cell(difference, cited),
+        estimate_cell(f"{harm.mean:.1f}", harm, cited), estimate_cell(f"{calls.mean:.2f}", calls, cited),
         *(
-            valued(f"{each.mean:.1f}", each, cited) if name in of.tokens else DASH
+            estimate_cell(f"{each.mean:.1f}", each, cited) if name in of.tokens else DASH
             for name, each in zip(spent, tokens, strict=True)
         ),
     )  # fmt: skip
@@ -277,32 +299,30 @@ def _false_answers(readings: Readings) -> Body:
     studies = [study for study in readings.silent if study.mean("abstained") is not None]
     if not studies:
         raise InputError("the rows do not say where the reader abstained (column abstained)")
-    body = _grid(studies, lambda study: _shares(study, 1 - _known(study.mean("abstained"))))
-    budgets = sorted({budget for study in studies for budget in study.budgets})
-    rows = []
-    for study in studies:
-        rows += [row for row in body.rows if row[0] == study.about]
-        rows += _false_ladder(readings, study, budgets)
-    return replace(body, rows=rows)
+    return _grid(studies, _false_answer_rates, below=lambda study, budgets: _false_ladder(readings, study, budgets))
+
+
+def _false_answer_rates(study: Study) -> dict[tuple[str, int], Cell]:
+    abstained = study.mean("abstained")
+    return _shares(study, None if abstained is None else 1 - abstained)
 
 
 def _false_ladder(readings: Readings, silent: Study, budgets: Sequence[int]) -> list[Cells]:
     """The ladder learned on all answerable questions of the same data, on these; none where that cannot be."""
     same = [each for each in readings.studies if (each.dataset, each.setting) == (silent.dataset, silent.setting)]
+    if not same:
+        return []
     try:
-        learned, asked = (study.panel(same[0].arms.choices) for study in (same[0], silent)) if same else (None, None)
-        if learned is None or asked is None or learned.abstained is None or asked.abstained is None:
-            return []
-        if learned.features != asked.features:
+        learned, asked = (study.panel(same[0].roles.choices) for study in (same[0], silent))
+        if learned.abstained is None or asked.abstained is None or learned.features != asked.features:
             return []
         steps = ladder.fit_ladder(learned, looks=looks_for(len(learned.actions)))
     except RetconError:
         return []
     says = replace(asked, runs=asked.abstained, retentions=run_mean(asked.abstained[:, :, 0]))
     wrong = silent.spread(asked, 1 - ladder.walk(says, ladder.plan(steps, asked)).utility)
-    found = dict(zip(asked.budgets, silent.estimates(wrong), strict=True))
-    cells = [rate(found[b], silent.cite(asked.actions, b)) if b in found else DASH for b in budgets]
-    return [(silent.about, "Ladder", *cells)]
+    cells = _at_budgets(silent, asked.budgets, silent.estimates(wrong), asked.actions, budgets)
+    return [(silent.name, "Ladder", *cells)]
 
 
 def _crossovers(readings: Readings) -> Body:
@@ -310,40 +330,28 @@ def _crossovers(readings: Readings) -> Body:
     for study in studies:
         if RETAIN not in study.actions or len(study.budgets) < 2 or study.budgets[0] < 1:
             continue
-        for action in study.arms.order:
+        for action in study.roles.order:
             gain = study.gain(action)
             if action not in (RETAIN, *PACKINGS) and present(gain).any(axis=0).all():
-                rows.append((study.about, study.arms.names[action], *_crossing(study, action, gain)))
+                rows.append((study.name, study.roles.names[action], *_crossing(study, action, gain)))
     if not rows:
         raise InputError("a crossover needs retention and another action at two budgets or more")
-    columns = ("Data", "Action", "Crossover budget [95 % CI]", "Resamples that cross (%)", "Full fit there (%)")
-    return Body(columns, rows, f"{samples(studies)} {how_drawn(*studies)}", marks_of(studies))
+    columns = ("Action", "Crossover budget [95 % CI]", "Resamples that cross (%)", "Full fit there (%)")
+    return _of_studies(studies, columns, rows)
 
 
 def _crossing(study: Study, action: str, gain: Array) -> Cells:
-    at = study.budgets
-    found, cited = stats.crossover(gain, at, study.resamples), study.cite([RETAIN, action], at)
-    ends = (found.budget, found.low, found.high)
-    point, low, high = (finite(end) if end > 0 else None for end in ends)
-    texts = [_budget(end, at) for end in ends]
-    share = 100 * found.share
-    place = Value(f"{texts[0]} [{texts[1]}, {texts[2]}]", point, low, high, cited)
-    return (place, plain(share, f"{share:.0f}", cited), _pressure(study, found.budget))
-
-
-def _budget(value: float, at: Sequence[int]) -> str:
-    if math.isnan(value):
-        return DASH
-    return f"below {at[0]}" if value == 0 else f"above {at[-1]}" if math.isinf(value) else f"{value:.0f}"
+    found, rows = stats.crossover(gain, study.budgets, study.resamples), study.cite([RETAIN, action], study.budgets)
+    share = plain_cell(100 * found.share, f"{100 * found.share:.0f}", rows)
+    return crossover_cell(found, study.budgets, rows), share, _pressure(study, found.budget)
 
 
 def _pressure(study: Study, budget: float) -> Cell:
     """The share of questions whose notes all fit at a budget, between measured ones linear in log2 B."""
     if study.mean("fit") is None or not 0 < budget < math.inf:
         return DASH
-    full = run_mean(np.where(np.isnan(study.fit), np.nan, study.fit >= 1).T)
-    share = 100 * float(np.interp(math.log2(budget), np.log2(study.budgets), full))
-    return plain(share, f"{share:.0f}", study.cite([RETAIN], study.budgets))
+    share = 100 * float(np.interp(math.log2(budget), np.log2(study.budgets), study.fit_shares))
+    return plain_cell(share, f"{share:.0f}", study.cite([RETAIN], study.budgets))
 
 
 # -- the list ----------------------------------------------------------------------------------------------------------
@@ -369,7 +377,7 @@ MORE = (
     Spec("budget-needed", "What budget do I need?",
           "Share of right answers that each budget buys, and the smallest budget within 3 points and within 1 point of"
           " the best one, with the range that it takes over resamples. The best policy is the one of highest mean"
-          " accuracy among the cross-fitted ones, picked with hindsight.", _needed),
+          " accuracy among the cross-fitted ones, picked with hindsight.", _budget_needed),
     Spec("ladders", "A second look against the same spend otherwise",
           "A ladder asks again with another action where the reader found no answer. It reads more, so it stands beside"
           " other ways to spend as much: the best fixed action at twice the budget (where that was measured), the same"

@@ -6,7 +6,7 @@ in a sentence is a `Value`, so that it leads to its rows as one in a table does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import isfinite
@@ -17,11 +17,10 @@ import numpy as np
 from retcon.lab.crossfit import REFERENCE, CrossFit
 from retcon.lab.outcomes import Outcomes, run_mean
 from retcon.lab.report import published
-from retcon.lab.report.cells import Value
-from retcon.lab.report.curves import Curve, Group, cited, over_budgets
-from retcon.lab.report.figures import listed
-from retcon.lab.report.studies import AGNOSTIC, FOCUSED, OPERATORS
-from retcon.lab.stats import Estimate, interval
+from retcon.lab.report.actions import AGNOSTIC, FOCUSED, OPERATORS
+from retcon.lab.report.cells import Value, join
+from retcon.lab.report.studies import ActionCurve, Study, attempt
+from retcon.lab.stats import Estimate
 from retcon.note import EXTRACT, RETAIN
 
 Sentence = tuple[Value | str, ...]
@@ -75,49 +74,49 @@ TERMS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What the outcomes of one group say: in short, and with numbers."""
+class StudyAnswer:
+    """What one study says: in short, and with numbers."""
 
-    group: str
+    study: str
     verdict: str
-    told: Sentence
+    detail: Sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A question, and what each group of outcomes says to it."""
+    """A question, and what each study says to it."""
 
     question: str
-    answers: tuple[Answer, ...]
+    answers: tuple[StudyAnswer, ...]
 
 
-def opening(groups: Sequence[Group], outcomes: Outcomes, judge: str, about: Mapping[str, str]) -> list[str]:
+def opening(studies: Sequence[Study], outcomes: Outcomes, judge: str, about: Mapping[str, str]) -> list[str]:
     """Paragraphs: why, what was measured on what by whom, and whose numbers stand beside."""
-    told = [WHY, _ways(groups), _measured(groups, outcomes, judge, about), _beside(groups)]
+    told = [WHY, _ways(studies), _what_was_measured(studies, outcomes, judge, about), _beside(studies)]
     return [text for text in told if text]
 
 
-def _ways(groups: Sequence[Group]) -> str:
+def _ways(studies: Sequence[Study]) -> str:
     """The actions that the findings speak of, in a sentence each."""
-    there = dict.fromkeys(group.operator(curve.action) for group in groups for curve in group.curves)
+    there = dict.fromkeys(study.roles.operator(curve.action) for study in studies for curve in study.curves)
     ways = [f"{name.capitalize()} {BRIEF[name]}" for name in BRIEF if name in there]
-    forms = {group.family(curve.action) for group in groups for curve in group.curves}
+    forms = {study.roles.family(curve.action) for study in studies for curve in study.curves}
     told = " Texts called agnostic were written without seeing the question, focused ones with it."
     named = f"These texts are compared with raw notes: {'; '.join(ways)}." if ways else ""
     return named + (told if forms >= {AGNOSTIC, FOCUSED} else "")
 
 
-def _measured(groups: Sequence[Group], outcomes: Outcomes, judge: str, about: Mapping[str, str]) -> str:
+def _what_was_measured(studies: Sequence[Study], outcomes: Outcomes, judge: str, about: Mapping[str, str]) -> str:
     parts = [
-        f"{group.name} ({len(group.study.questions):,} questions at {listed([str(b) for b in group.budgets])} tokens,"
-        f" {len(group.curves)} actions)"
-        for group in groups
+        f"{study.name} ({len(study.questions):,} questions at {join([str(b) for b in study.shown_budgets])} tokens,"
+        f" {len(study.curves)} actions)"
+        for study in studies
     ]
-    models = sorted({group.study.model for group in groups if group.study.model})
-    who = about.get("model") or listed(models) or "a model that the rows do not name"
+    models = sorted({study.model for study in studies if study.model})
+    who = about.get("model") or join(models) or "a model that the rows do not name"
     others = [_judge(name) for name in outcomes.judges if name != judge]
-    also = f" Verdicts of {listed(others)} are kept beside it." if others else ""
-    where = f", on {listed(parts)}" if parts else ""
+    also = f" Verdicts of {join(others)} are kept beside it." if others else ""
+    where = f", on {join(parts)}" if parts else ""
     return (
         f"Measured here: {len(outcomes):,} outcomes{where}. One outcome is one question, answered by a reader from one"
         f" text of memory at one budget, and judged right or wrong. Texts and answers are by {who}; the judge is"
@@ -129,9 +128,9 @@ def _judge(name: str) -> str:
     return f"{name} ({JUDGES[name]})" if name in JUDGES else name
 
 
-def _beside(groups: Sequence[Group]) -> str:
+def _beside(studies: Sequence[Study]) -> str:
     other = " They were made with another model and mostly on other questions, so compare the pattern, not the digits."
-    same = any(group.study.model == published.MODEL for group in groups)
+    same = any(study.model == published.MODEL for study in studies)
     return (
         f"The question, the method and the rows marked “paper” are from a paper, “{PAPER}” (Kang, Liu and others),"
         f" which used {published.MODEL} on 75 questions each of LongMemEval and LoCoMo.{'' if same else other} Marks"
@@ -139,14 +138,14 @@ def _beside(groups: Sequence[Group]) -> str:
     )
 
 
-def words(groups: Sequence[Group]) -> list[tuple[str, str]]:
+def words(studies: Sequence[Study]) -> list[tuple[str, str]]:
     """Every action that was measured, and what it does."""
     found: dict[str, str] = {}
-    for group in groups:
-        for action in group.study.arms.order:
-            name = group.study.arms.names[action]
-            does = MEANINGS.get(group.operator(action), "an action of this study's own")
-            form = FORMS.get(group.family(action))
+    for study in studies:
+        for action in study.roles.order:
+            name = study.roles.names[action]
+            does = MEANINGS.get(study.roles.operator(action), "an action of this study's own")
+            form = FORMS.get(study.roles.family(action))
             called = f" In the rows: {action}." if action != name.lower() else ""
             found.setdefault(name, f"{f'{form}, ' if form else ''}{does}.{called}")
     return list(found.items())
@@ -174,51 +173,48 @@ def facts(
 # -- findings ----------------------------------------------------------------------------------------------------------
 
 
-def findings(groups: Sequence[Group]) -> list[Finding]:
+def findings(studies: Sequence[Study]) -> list[Finding]:
     """What the outcomes say to the questions of the paper, and to ours."""
-    asked: tuple[tuple[str, Callable[[Group], Iterator[Any]]], ...] = (  # a verdict first, then sentences
+    asked: tuple[tuple[str, Callable[[Study], Iterator[Any]]], ...] = (  # a verdict first, then sentences
         ("When does replacing raw notes pay?", _when),
         ("Does it depend on whether the notes fit?", _why),
         ("Which text should take their place?", _which),
-        ("Can the choice be learned?", _learned),
+        ("Can the choice be learned?", _learning_pays),
     )
     found = []
     for question, answer in asked:
-        told = ((group, list(answer(group))) for group in groups)
-        answers = (Answer(group.name, said[0], _paragraph(said[1:])) for group, said in told if said)
+        told = ((study, list(answer(study))) for study in studies)
+        answers = (StudyAnswer(study.name, said[0], _chain(said[1:], " ")) for study, said in told if said)
         found.append(Finding(question, tuple(answers)))
     return [finding for finding in found if finding.answers]
 
 
-def _paragraph(sentences: Iterable[Sentence]) -> Sentence:
-    """The sentences one after the other."""
-    return tuple(piece for part in between(list(sentences), (" ",)) for piece in part)
+def _chain(parts: Sequence[Sentence], mark: str) -> Sentence:
+    """The parts one after the other, a mark between them."""
+    return tuple(piece for i, part in enumerate(parts) for piece in ((mark, *part) if i else part))
 
 
-def between(items: Sequence[Any], mark: Any) -> list[Any]:
-    """The items with a mark between them."""
-    return [piece for i, item in enumerate(items) for piece in ((mark, item) if i else (item,))]
-
-
-def _when(group: Group) -> Iterator[Sentence | str]:
+def _when(study: Study) -> Iterator[Sentence | str]:
     """The best of the paper's operators at the tightest budget, there and at the loosest."""
-    whole = [curve for curve in group.operators if curve.budgets == group.budgets and len(curve.budgets) > 1]
+    whole = [
+        curve for curve in study.operator_curves if curve.budgets == study.shown_budgets and len(curve.budgets) > 1
+    ]
     if not whole:
         return
     best = max(whole, key=lambda curve: curve.gain[0].mean)
-    names, raw = group.study.arms.names, group.curves[0]
-    tight, loose = group.budgets[0], group.budgets[-1]
+    names, raw = study.roles.names, study.curves[0]
+    tight, loose = best.budgets[0], best.budgets[-1]
     least = min(whole, key=lambda curve: curve.gain[-1].mean)
     yield _verdict(best.gain[0], best.gain[-1], tight, loose)
     yield (
-        f"At {tight} tokens {names[best.action]} is right on ", _at(group, best, 0), " of the questions, raw notes"
-        " on ", _at(group, raw, 0), ", a difference of ", _change(group, best, 0), f". At {loose} tokens it is ",
-        _at(group, best, -1), " against ", _at(group, raw, -1), ", a difference of ", _change(group, best, -1), ".",
+        f"At {tight} tokens {names[best.action]} is right on ", _at(study, best, 0), " of the questions, raw notes"
+        " on ", _at(study, raw, 0), ", a difference of ", _change(study, best, 0), f". At {loose} tokens it is ",
+        _at(study, best, -1), " against ", _at(study, raw, -1), ", a difference of ", _change(study, best, -1), ".",
     )  # fmt: skip
     if least is not best:
         yield (
             f"Of the paper's operators {names[least.action]} does worst at {loose} tokens: ",
-            _change(group, least, -1),
+            _change(study, least, -1),
             ".",
         )
 
@@ -239,24 +235,24 @@ def _sign(found: Estimate) -> int:
     return 0 if not found.excludes() else 1 if found.mean > 0 else -1
 
 
-def _why(group: Group) -> Iterator[Sentence | str]:
+def _why(study: Study) -> Iterator[Sentence | str]:
     """Gains of the paper's operators where some of the evidence is left out, and where none is."""
-    if not group.controlled or group.full_fit is None or not group.operators:
+    if study.setting != published.CONTROLLED or study.full_fit is None or not study.operator_curves:
         return
-    study, actions = group.study, [curve.action for curve in group.operators]
+    actions = [curve.action for curve in study.operator_curves]
     gain = run_mean(np.stack([study.gain(action) for action in actions], axis=2))  # [q, b]
     found = {}
     for name, inside in (("some", study.fit < 1), ("all", study.fit >= 1)):
         values = run_mean(np.where(inside, gain, np.nan))
         if np.isnan(values).all():
             return
-        found[name] = interval(values, study.resamples)
+        found[name] = study.estimate(values)
     rows = study.cite([RETAIN, *actions], study.budgets)
     yield _contrast(**found)
     yield (
         "Where some of the evidence was too long for the budget, the paper's operators changed accuracy"
         " by ", _points(found["some"], rows), "; where all of it fit, by ", _points(found["all"], rows),
-        f" (mean of {listed([curve.name for curve in group.operators])} over budgets).",
+        f" (mean of {join([curve.name for curve in study.operator_curves])} over budgets).",
     )  # fmt: skip
 
 
@@ -268,79 +264,66 @@ def _contrast(some: Estimate, all: Estimate) -> str:  # noqa: A002
     return "Not as the paper says: no clear gain where notes had to be left out."
 
 
-def _which(group: Group) -> Iterator[Sentence | str]:
-    whole = [curve for curve in group.curves if curve.budgets == group.budgets]
-    best = [max(whole, key=lambda curve: curve.accuracy[b].mean) for b in range(len(group.budgets))]
+def _which(study: Study) -> Iterator[Sentence | str]:
+    whole = [curve for curve in study.curves if curve.budgets == study.shown_budgets]
+    best = [max(whole, key=lambda curve: curve.accuracy[b].mean) for b in range(len(study.shown_budgets))]
     parts = []
     for action, run in groupby(range(len(best)), key=lambda b: best[b].action):
         at = list(run)
-        first, last = group.budgets[at[0]], group.budgets[at[-1]]
+        first, last = study.shown_budgets[at[0]], study.shown_budgets[at[-1]]
         span = f"{first} tokens" if first == last else f"{first} to {last} tokens"
-        told = between([_at(group, best[b], b) for b in at], ", ")
-        parts.append((f"{group.study.arms.names[action]} at {span} (", *told, ")"))
-    one = group.study.arms.names[best[0].action]
+        told = _chain([(_at(study, best[b], b),) for b in at], ", ")
+        parts.append((f"{study.roles.names[action]} at {span} (", *told, ")"))
+    one = study.roles.names[best[0].action]
     yield "No action is highest at every budget." if len(parts) > 1 else f"{one} is highest at every budget."
-    yield (
-        "The highest share of right answers has ",
-        *(piece for part in between(parts, (", ",)) for piece in part),
-        ".",
-    )
-    yield from _focus(group)
-    yield from _no_model(group)
+    yield ("The highest share of right answers has ", *_chain(parts, ", "), ".")
+    yield from _focus(study)
+    yield from _no_model(study)
 
 
-def _focus(group: Group) -> Iterator[Sentence]:
+def _focus(study: Study) -> Iterator[Sentence]:
     """What it is worth to write for the question."""
-    study, pairs = group.study, {}
+    roles, parts = study.roles, []
     for operator in OPERATORS:
-        forms = {group.family(c.action): c.action for c in group.curves if group.operator(c.action) == operator}
+        forms = {roles.family(c.action): c.action for c in study.curves if roles.operator(c.action) == operator}
         if AGNOSTIC in forms and FOCUSED in forms:
-            pairs[operator] = (forms[FOCUSED], forms[AGNOSTIC])
-    if not pairs:
-        return
-    parts = []
-    for operator, (focused, agnostic) in pairs.items():
-        found = interval(run_mean(study.values(focused) - study.values(agnostic)), study.resamples)
-        rows = study.cite([focused, agnostic], study.budgets)
-        parts.append((f"{operator.capitalize()} by ", _points(found, rows)))
-    told = (piece for part in between(parts, (", ",)) for piece in part)
-    yield ("Writing for the question instead of without it changes ", *told, " (mean of budgets).")
+            pair = [forms[FOCUSED], forms[AGNOSTIC]]
+            found = study.estimate(run_mean(study.values(pair[0]) - study.values(pair[1])))
+            parts.append((f"{operator.capitalize()} by ", _points(found, study.cite(pair, study.budgets))))
+    if parts:
+        yield ("Writing for the question instead of without it changes ", *_chain(parts, ", "), " (mean of budgets).")
 
 
-def _no_model(group: Group) -> Iterator[Sentence]:
-    curve = group.curve(EXTRACT)
-    if curve is None or curve.budgets != group.budgets:
-        return
-    study = group.study
-    found = interval(run_mean(study.gain(EXTRACT)), study.resamples)
-    rows = study.cite([RETAIN, EXTRACT], study.budgets)
-    yield ("Extract, which asks no model, differs from raw notes by ", _points(found, rows), " (mean of budgets).")
+def _no_model(study: Study) -> Iterator[Sentence]:
+    if any(curve.action == EXTRACT and curve.budgets == study.shown_budgets for curve in study.curves):
+        gain = _points(study.estimate(run_mean(study.gain(EXTRACT))), study.cite([RETAIN, EXTRACT], study.budgets))
+        yield ("Extract, which asks no model, differs from raw notes by ", gain, " (mean of budgets).")
 
 
-def _learned(group: Group) -> Iterator[Sentence | str]:
+def _learning_pays(study: Study) -> Iterator[Sentence | str]:
     """Router and ladder against the best fixed action, and what hindsight would reach."""
-    fit = group.every
+    fit = attempt(study.product_policies)
     if fit is None or REFERENCE not in fit.results:
         return
     fixed, direct = fit.results[REFERENCE], fit.results["direct"]
-    rows = cited(group, fit)
-    change = over_budgets(group, fit, direct.utility - fixed.utility)
+    rows = study.cite(fit.panel.actions, fit.panel.budgets)
+    change = study.over_budgets(fit.panel, direct.utility - fixed.utility)
     ladder = fit.results.get("ladder")
-    more = None if ladder is None else over_budgets(group, fit, ladder.utility - fixed.utility)
+    more = None if ladder is None else study.over_budgets(fit.panel, ladder.utility - fixed.utility)
     yield _lesson(change, more)
     yield (
         "One action for each budget, chosen on other questions, is right on ",
-        _mean(group, fit, REFERENCE), " (mean of budgets). A router that picks an action for each question before any"
-        " text is written reaches ", _mean(group, fit, "direct"), ", a difference of ", _points(change, rows), ".",
+        _mean(study, fit, REFERENCE), " (mean of budgets). A router that picks an action for each question before any"
+        " text is written reaches ", _mean(study, fit, "direct"), ", a difference of ", _points(change, rows), ".",
     )  # fmt: skip
     if ladder is not None and more is not None:
         calls = Value(f"{float(np.nanmean(ladder.calls)):.2f}", rows=rows)
         yield (
             "A ladder, which looks again with another action where the reader finds no answer, reaches ",
-            _mean(group, fit, "ladder"), ", a difference of ", _points(more, rows), ", at ", calls,
+            _mean(study, fit, "ladder"), ", a difference of ", _points(more, rows), ", at ", calls,
             " reader calls a question instead of one.",
         )  # fmt: skip
-    top = _mean(group, fit, "action oracle")
+    top = _mean(study, fit, "action oracle")
     yield ("Picking the best action of every question with hindsight would reach ", top, ".")
 
 
@@ -357,18 +340,21 @@ def _lesson(router: Estimate, ladder: Estimate | None) -> str:
 # -- numbers in sentences ----------------------------------------------------------------------------------------------
 
 
-def _at(group: Group, curve: Curve, b: int) -> Value:
-    found, rows = curve.accuracy[b], group.study.cite([curve.action], curve.budgets[b])
-    return Value(_percent(found.mean), found.mean, found.low, found.high, rows)
+def _at(study: Study, curve: ActionCurve, b: int) -> Value:
+    return _share(curve.accuracy[b], study.cite([curve.action], curve.budgets[b]))
 
 
-def _change(group: Group, curve: Curve, b: int) -> Value:
-    return _points(curve.gain[b], group.study.cite([RETAIN, curve.action], curve.budgets[b]))
+def _change(study: Study, curve: ActionCurve, b: int) -> Value:
+    return _points(curve.gain[b], study.cite([RETAIN, curve.action], curve.budgets[b]))
 
 
-def _mean(group: Group, fit: CrossFit, policy: str) -> Value:
-    found = over_budgets(group, fit, fit.results[policy].utility)
-    return Value(_percent(found.mean), found.mean, found.low, found.high, cited(group, fit))
+def _mean(study: Study, fit: CrossFit, policy: str) -> Value:
+    found = study.over_budgets(fit.panel, fit.results[policy].utility)
+    return _share(found, study.cite(fit.panel.actions, fit.panel.budgets))
+
+
+def _share(found: Estimate, rows: Mapping[str, Any]) -> Value:
+    return Value(f"{found.mean:.1%}", found.mean, found.low, found.high, rows)
 
 
 def _points(found: Estimate, rows: Mapping[str, Any]) -> Value:
@@ -376,7 +362,3 @@ def _points(found: Estimate, rows: Mapping[str, Any]) -> Value:
         return Value("an amount that was not measured", rows=rows)
     said = [f"{100 * value:+.1f}".replace("-", "−") for value in (found.mean, found.low, found.high)]
     return Value(f"{said[0]} points [{said[1]}, {said[2]}]", found.mean, found.low, found.high, rows)
-
-
-def _percent(value: float) -> str:
-    return f"{value:.1%}"

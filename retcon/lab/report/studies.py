@@ -16,86 +16,40 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retcon.errors import InputError
+from retcon.errors import InputError, RetconError
 from retcon.lab import crossfit, stats
 from retcon.lab import fit_ladder as ladder
 from retcon.lab.crossfit import LADDERS, LEARNERS, REFERENCE, CrossFit, Policy, Rules
 from retcon.lab.outcomes import JUDGE, Outcomes, Panel, panel, run_mean
 from retcon.lab.report import published
+from retcon.lab.report.actions import OPERATORS, REFERENCES, cut, roles
 from retcon.lab.report.published import CONTROLLED, FULL_HISTORY, LOCOMO, LONGMEMEVAL
-from retcon.lab.stats import Estimate, Gain, Resamples
-from retcon.note import EXTRACT, RETAIN
+from retcon.lab.stats import Crossover, Estimate, Gain, Resamples
+from retcon.note import RETAIN
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-OPERATORS = ("abstract", "merge", "rewrite")  # in the order of the paper's tables
-REFERENCES = ("none", "full")  # no memory at all, and no budget
-PACKINGS = ("retrel", "trunc")  # retention in another order, or with its last note cut
-AGNOSTIC, FOCUSED, UNSAID = "agnostic", "focused", ""
 DATASETS = {LONGMEMEVAL: "LongMemEval", "longmemeval-pool": "LongMemEval, pooled", LOCOMO: "LoCoMo"}
 SETTINGS = (CONTROLLED, FULL_HISTORY, "product")
-NAMES = {
-    RETAIN: "Retention", "retrel": "Retention by relevance", "trunc": "Truncation", "none": "No memory",
-    "full": "No budget",
-}  # fmt: skip
+SEED = 20260716  # of every interval and fold
 ORDERS = 600  # ladders compared at most: more actions, shorter ladders
 NOTHING = "there are no outcomes of questions that memory answers"
-
-
-# -- which action is what ----------------------------------------------------------------------------------------------
+LONGEST_KEY = 60  # characters of a file name
+LONGEST_NAME = 32  # characters of a dataset and setting in a legend
 
 
 @dataclass(frozen=True, slots=True)
-class Arms:
-    """The actions of some outcomes in their roles."""
+class ActionCurve:
+    """One action at every budget at which it was measured."""
 
-    operators: Mapping[str, str]  # abstract, merge, rewrite -> the action that is the paper's operator
-    choices: tuple[str, ...]  # what a product would choose between: of an operator's two forms the focused one
-    order: tuple[str, ...]  # all actions as a table lists them
-    names: Mapping[str, str]  # what people call them
-    focused: bool  # whether the operators saw the question, as the paper's did not
-
-
-def arms(outcomes: Outcomes) -> Arms:
-    """Which actions are the paper's operators, written without the question, and what to call every action."""
-    forms = _forms(outcomes)
-    by: dict[str, dict[str, str]] = {AGNOSTIC: {}, UNSAID: {}, FOCUSED: {}}
-    for name, (base, form) in forms.items():
-        by[form][base] = name
-    chosen = next((some for some in by.values() if some), {})
-    written = [name for some in by.values() for name in some.values()]
-    first = [RETAIN, EXTRACT, *written]
-    rest = [name for name in outcomes.actions if name not in (*first, *REFERENCES)]
-    out = {*REFERENCES, *PACKINGS, *(name for base, name in by[AGNOSTIC].items() if base in by[FOCUSED])}
-    return Arms(
-        operators={name: chosen[name] for name in OPERATORS if name in chosen},
-        choices=tuple(name for name in outcomes.actions if name not in out),
-        order=tuple(name for name in (*first, *rest, *REFERENCES) if name in outcomes.actions),
-        names={name: _name(name, *forms.get(name, (name, UNSAID))) for name in outcomes.actions},
-        focused=chosen is by[FOCUSED] and bool(chosen),
-    )
-
-
-def _forms(outcomes: Outcomes) -> dict[str, tuple[str, str]]:
-    """Action -> operator and form, in the order of the paper.
-
-    `merge-agnostic` and `qmerge` say what they are; merge beside the first is focused, beside the second agnostic.
-    """
-    have, columns = set(outcomes.actions), outcomes.columns
-    said = dict(zip(columns["action"].tolist(), columns["focus"].tolist(), strict=True)) if "focus" in columns else {}
-    short, long = any(f"q{name}" in have for name in OPERATORS), any(f"{name}-{AGNOSTIC}" in have for name in OPERATORS)
-    found = {}
-    for base in OPERATORS:
-        plain = AGNOSTIC if short else FOCUSED if long else said.get(base, UNSAID)
-        forms = {base: plain if plain in (AGNOSTIC, FOCUSED) else UNSAID}
-        forms |= {f"{base}-{AGNOSTIC}": AGNOSTIC, f"q{base}": FOCUSED}
-        found.update({name: (base, form) for name, form in forms.items() if name in have})
-    return found
-
-
-def _name(action: str, base: str, form: str) -> str:
-    return NAMES.get(action) or base.capitalize() + (f", {form}" if form else "")
+    action: str
+    name: str  # for people
+    family: str
+    budgets: tuple[int, ...]
+    accuracy: tuple[Estimate, ...]
+    gain: tuple[Estimate, ...]  # over retention; empty for retention itself
+    crossover: Crossover | None  # None where a gain is missing, or there is one budget
 
 
 # -- one dataset and setting -------------------------------------------------------------------------------------------
@@ -109,13 +63,16 @@ class Study:
     """
 
     def __init__(
-        self, table: Outcomes, where: Mapping[str, Any], *, model: str, judge: str, draws: int, seed: int
-    ) -> None:
+        self, table: Outcomes, where: Mapping[str, Any], *, model: str, judge: str, draws: int, seed: int,
+        repeats: int = 1,
+    ) -> None:  # fmt: skip
         column = table.columns
         self.table, self.where, self.model, self.judge = table, where, model, judge
-        self.draws, self.seed = draws, seed
+        self.draws, self.seed, self.repeats = draws, seed, repeats
+        self.mark = ""  # what tells its key from that of a study with a like name
+        self._fits: dict[str, CrossFit] = {}
         self.dataset, self.setting = str(column["dataset"][0]), str(column["setting"][0])
-        self.actions, self.arms = table.actions, arms(table)
+        self.actions, self.roles = table.actions, roles(table)
         self.questions = sorted(set(column["question_id"].tolist()))
         self.every = sorted(set(column["budget"].tolist()))
         runs = sorted(set(column["realization"].tolist()))
@@ -128,17 +85,29 @@ class Study:
     # in words
 
     @property
-    def about(self) -> str:
-        """LongMemEval, controlled."""
+    def name(self) -> str:
+        """For people: LongMemEval, controlled."""
         named = (DATASETS.get(self.dataset, self.dataset), self.setting.replace("-", " "))
         return ", ".join(part for part in named if part) or "all outcomes"
+
+    @property
+    def brief(self) -> str:
+        """The name for a figure, cut where it would not fit."""
+        return cut(self.name, LONGEST_NAME) + self.mark
+
+    @property
+    def key(self) -> str:
+        """For file names."""
+        raw = "-".join(filter(None, (self.dataset, self.setting))) or "all"
+        plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in raw.lower())
+        return plain[:LONGEST_KEY] + self.mark
 
     @property
     def sample(self) -> str:
         """What was measured, as a sentence of a caption."""
         talks = f" of {len(set(self.conversations))} conversations" if self.clustered else ""
         runs = f"{self.shape[3]} realizations" if self.shape[3] > 1 else "one realization"
-        return f"{self.about}: {self.shape[0]} questions{talks}, {runs}, judge {self.judge}."
+        return f"{self.name}: {self.shape[0]} questions{talks}, {runs}, judge {self.judge}."
 
     def marks(self, label: str) -> list[str]:
         """What differs from the paper's table of that label."""
@@ -155,9 +124,9 @@ class Study:
             found.append("one realization")
         if self.judge != "llm":
             found.append(f"another judge ({self.judge})")
-        if self.arms.focused:
+        if self.roles.focused:
             found.append("operators saw the question")
-        if absent := [name for name in OPERATORS if self.arms.operators and name not in self.arms.operators]:
+        if absent := [name for name in OPERATORS if self.roles.operators and name not in self.roles.operators]:
             found.append(f"{' and '.join(absent)} not measured")
         return found
 
@@ -209,6 +178,10 @@ class Study:
         found = self.estimates(values[:, self._columns(self.budgets)].reshape(len(values), -1))
         return {cell: each for cell, each in zip(cells, found, strict=True) if each.n}
 
+    def over_budgets(self, of: Panel, values: Array) -> Estimate:
+        """The mean of a panel's [q, b], each question averaged over budgets first."""
+        return self.estimate(run_mean(self.spread(of, values)))
+
     # what was measured
 
     @cached_property
@@ -219,6 +192,11 @@ class Study:
         known = present(self.utility[:, :, self.actions.index(RETAIN)])
         found = (budget for budget, column in zip(self.every, known.T, strict=True) if budget and column.any())
         return tuple(found) or tuple(self.every)
+
+    @property
+    def shown_budgets(self) -> tuple[int, ...]:
+        """The budgets of figures and findings."""
+        return tuple(budget for budget in self.budgets if budget > 0)
 
     @cached_property
     def runs(self) -> Array:
@@ -256,6 +234,20 @@ class Study:
             raise InputError("the rows do not say which share of the notes retention packs (column fit)")
         return self.values(RETAIN, found)
 
+    @property
+    def fit_shares(self) -> Array:
+        """[b of budgets], the share of questions whose candidate notes all fit."""
+        return run_mean(np.where(np.isnan(self.fit), np.nan, self.fit >= 1).T)
+
+    @cached_property
+    def full_fit(self) -> dict[int, float] | None:
+        """The same by budget; None where the rows do not say it of every budget."""
+        try:
+            found = dict(zip(self.budgets, self.fit_shares.tolist(), strict=True))
+        except InputError:
+            return None
+        return None if any(math.isnan(found[budget]) for budget in self.shown_budgets) else found
+
     def mean(self, name: str) -> Array | None:
         """[q, b, a] of a column, None where the rows lack it."""
         found = self.table.columns.get(name)
@@ -287,9 +279,9 @@ class Study:
 
     def operators(self) -> dict[str, str]:
         """The paper's operators -> their actions here."""
-        if not self.arms.operators:
-            raise InputError(f"{self.about}: there are no outcomes of {', '.join(OPERATORS)}")
-        return dict(self.arms.operators)
+        if not self.roles.operators:
+            raise InputError(f"{self.name}: there are no outcomes of {', '.join(OPERATORS)}")
+        return dict(self.roles.operators)
 
     def per_question(self, name: str) -> list[str]:
         """[q] of a column that belongs to the question."""
@@ -297,6 +289,39 @@ class Study:
         for q, value in zip(self.at[0].tolist(), self.table.columns[name].tolist(), strict=True):
             out[q] = value
         return out
+
+    # action against budget
+
+    @cached_property
+    def curves(self) -> tuple[ActionCurve, ...]:
+        """A curve for each action that has a budget, retention first."""
+        order = [name for name in self.roles.order if name not in REFERENCES]
+        return tuple(curve for name in order if (curve := self._curve(name)).budgets)
+
+    def _curve(self, action: str) -> ActionCurve:
+        values = self.values(action)
+        at = [b for b, budget in enumerate(self.budgets) if budget > 0 and present(values[:, b]).any()]
+        budgets = tuple(self.budgets[b] for b in at)
+        accuracy = tuple(self.estimates(values[:, at])) if at else ()
+        shown = (action, self.roles.short(action), self.roles.family(action), budgets, accuracy)
+        if action == RETAIN or not at:
+            return ActionCurve(*shown, (), None)
+        gains = self.gain(action)[:, at]
+        whole = len(at) > 1 and present(gains).any(axis=0).all()
+        turn = stats.crossover(gains, budgets, self.resamples) if whole else None
+        return ActionCurve(*shown, tuple(self.estimates(gains)), turn)
+
+    @property
+    def operator_curves(self) -> list[ActionCurve]:
+        """The curves of the paper's operators."""
+        return [curve for curve in self.curves if curve.action in self.roles.operators.values()]
+
+    @cached_property
+    def levels(self) -> dict[str, Estimate]:
+        """The accuracy of what has no budget: everything read, or nothing."""
+        there = [name for name in REFERENCES if name in self.actions]
+        found = {name: self.estimate(run_mean(self.utility[:, :, self.actions.index(name)])) for name in there}
+        return {name: each for name, each in found.items() if each.n}
 
     # for learning
 
@@ -308,7 +333,7 @@ class Study:
         at: Mask = np.all(there.any(axis=0, keepdims=True), axis=(0, 2)) & np.isin(self.every, self.budgets)
         whole: Mask = np.all(there[:, at], axis=(1, 2))
         if not at.any() or not whole.any():
-            raise InputError(f"{self.about}: no question has outcomes of all of {', '.join(actions)}")
+            raise InputError(f"{self.name}: no question has outcomes of all of {', '.join(actions)}")
         q, b, a, _ = self.at
         keep = whole[q] & at[b] & np.isin(a, places) & present(self.verdicts)
         rows = Outcomes({name: column[keep] for name, column in self.table.columns.items()})
@@ -321,9 +346,40 @@ class Study:
         out[[place[name] for name in of.questions]] = values
         return out
 
+    def paper_policies(self) -> CrossFit:
+        """The paper's policies over its actions, but for the slow one."""
+        policies = {"retention": crossfit.always(0), **LEARNERS}
+        del policies["MLP"]
+        return self._fit("paper", [RETAIN, *self.operators().values()], policies)
+
+    def mlp_policy(self) -> CrossFit:
+        """The MLP on the folds of the paper's policies."""
+        return self._fit("MLP", [RETAIN, *self.operators().values()], {"MLP": LEARNERS["MLP"]})
+
+    def product_policies(self) -> CrossFit:
+        """Policies of one call, and ladders, over what a product would choose between."""
+        names = (REFERENCE, "direct", "calibrated", "certified")
+        policies = {"retention": crossfit.always(0), **{name: LEARNERS[name] for name in names}, **LADDERS}
+        return self._fit("product", self.roles.choices, policies)
+
+    def _fit(self, kind: str, actions: Sequence[str], policies: Mapping[str, Policy]) -> CrossFit:
+        if kind not in self._fits:
+            of = self.panel(actions)
+            able = [name for name in policies if of.abstained is not None or name not in LADDERS]
+            able = [name for name in able if "fit" in of.features or name != "evidence-fit rule"]
+            chosen = {name: policies[name] for name in able}
+            rules = self.rules(len(of.actions))
+            self._fits[kind] = crossfit.crossfit(of, policies=chosen, rules=rules, repeats=self.repeats)
+        return self._fits[kind]
+
+    def rules(self, actions: int, cap: float = 0.0) -> Rules:
+        """What policies share: folds by conversation where questions share them."""
+        group = "conversation" if self.clustered else "question"
+        return Rules(group=group, seed=self.seed, looks=looks_for(actions), cap=cap)
+
     def _needs(self, actions: Sequence[str]) -> None:
         if absent := [name for name in actions if name not in self.actions]:
-            raise InputError(f"{self.about}: there are no outcomes of {', '.join(absent)}")
+            raise InputError(f"{self.name}: there are no outcomes of {', '.join(absent)}")
 
     def _columns(self, budgets: Sequence[int]) -> list[int]:
         return [self.every.index(budget) for budget in budgets]
@@ -332,6 +388,14 @@ class Study:
 def _places(column: NDArray[Any], axis: Sequence[Any]) -> NDArray[np.intp]:
     place = {value: i for i, value in enumerate(axis)}
     return np.array([place[value] for value in column.tolist()], np.intp)
+
+
+def attempt(fit: Callable[[], CrossFit]) -> CrossFit | None:
+    """The policies; None where the rows do not allow them."""
+    try:
+        return fit()
+    except RetconError:
+        return None
 
 
 def present(values: Array) -> Mask:
@@ -351,14 +415,15 @@ def _cell_means(values: Array, at: tuple[NDArray[np.intp], ...], shape: tuple[in
 
 
 class Readings:
-    """The studies in some outcomes, and the policies fitted to them, each once.
+    """The studies in some outcomes.
 
     `model` is the name of the model where the rows have none.
     """
 
     def __init__(
-        self, outcomes: Outcomes, *, judge: str | None, draws: int, seed: int, repeats: int, model: str = ""
-    ) -> None:
+        self, outcomes: Outcomes, *, judge: str | None = None, draws: int = 10_000, seed: int = SEED,
+        repeats: int = 1, model: str = "",
+    ) -> None:  # fmt: skip
         if judge is not None and judge not in outcomes.judges:
             raise InputError(f"no judge {judge!r}; there are {', '.join(outcomes.judges)}")
         self.judge, self.draws, self.seed, self.repeats, self.model = judge, draws, seed, repeats, model
@@ -368,7 +433,6 @@ class Readings:
             [max(some, key=lambda study: len(study.table)) for some in each]
             for each in (self.models, self._studies(outcomes, silent))
         )
-        self._fitted: dict[tuple[Study, str], CrossFit] = {}
 
     def _studies(self, outcomes: Outcomes, mask: Mask) -> list[list[Study]]:
         """The studies of each dataset and setting, one a model."""
@@ -397,10 +461,22 @@ class Readings:
         if judge not in judges:
             return None
         model = _model(*names[2:]) or self.model
-        return Study(rows, where, model=model, judge=judge, draws=self.draws, seed=self.seed)
+        settings = {"draws": self.draws, "seed": self.seed, "repeats": self.repeats}
+        return Study(rows, where, model=model, judge=judge, **settings)
 
-    def pick(self, label: str, why: str, only: Callable[[Study], bool]) -> Study:
-        """The study nearest to that of the paper's table: its setting first, then its dataset."""
+    @cached_property
+    def shown(self) -> list[Study]:
+        """The studies of figures and findings: raw notes, which all is compared with, were measured under a budget."""
+        found: list[Study] = []
+        for study in self.studies:
+            if RETAIN in study.actions and study.shown_budgets:
+                same = sum(study.key == other.key.removesuffix(other.mark) for other in found)
+                study.mark = f"-{same + 1}" if same else ""
+                found.append(study)
+        return found
+
+    def nearest(self, label: str, why: str = NOTHING, only: Callable[[Study], bool] = lambda study: True) -> Study:
+        """The study that comes nearest to that of the paper's table: its setting first, then its dataset."""
         paper = published.TABLES[label]
 
         def far(study: Study) -> tuple[bool, ...]:
@@ -412,10 +488,6 @@ class Readings:
             raise InputError(why)
         return found[0]
 
-    def main(self, label: str) -> Study:
-        """The study of the paper's controlled tables, or what comes nearest."""
-        return self.pick(label, NOTHING, lambda study: True)
-
     def every(self, needed: str | None = None, why: str = "") -> list[Study]:
         """All studies, or those whose rows have a column."""
         if not self.studies:
@@ -424,37 +496,6 @@ class Readings:
         if not found:
             raise InputError(why)
         return found
-
-    def routed(self, study: Study) -> CrossFit:
-        """The paper's policies over its actions, but for the slow one."""
-        policies = {"retention": crossfit.always(0), **LEARNERS}
-        del policies["MLP"]
-        return self._fit(study, "routed", [RETAIN, *study.operators().values()], policies)
-
-    def nonlinear(self, study: Study) -> CrossFit:
-        """The MLP on the folds of `routed`."""
-        return self._fit(study, "MLP", [RETAIN, *study.operators().values()], {"MLP": LEARNERS["MLP"]})
-
-    def climbed(self, study: Study) -> CrossFit:
-        """Policies of one call, and ladders, over what a product would choose between."""
-        names = (REFERENCE, "direct", "calibrated", "certified")
-        policies = {"retention": crossfit.always(0), **{name: LEARNERS[name] for name in names}, **LADDERS}
-        return self._fit(study, "climbed", study.arms.choices, policies)
-
-    def _fit(self, study: Study, kind: str, actions: Sequence[str], policies: Mapping[str, Policy]) -> CrossFit:
-        if (study, kind) not in self._fitted:
-            of = study.panel(actions)
-            able = [name for name in policies if of.abstained is not None or name not in LADDERS]
-            able = [name for name in able if "fit" in of.features or name != "evidence-fit rule"]
-            chosen = {name: policies[name] for name in able}
-            rules = self.rules(study, len(of.actions))
-            self._fitted[study, kind] = crossfit.crossfit(of, policies=chosen, rules=rules, repeats=self.repeats)
-        return self._fitted[study, kind]
-
-    def rules(self, study: Study, actions: int, cap: float = 0.0) -> Rules:
-        """What policies share: folds by conversation where questions share them."""
-        group = "conversation" if study.clustered else "question"
-        return Rules(group=group, seed=self.seed, looks=looks_for(actions), cap=cap)
 
 
 def _column(outcomes: Outcomes, name: str) -> NDArray[Any]:

@@ -18,24 +18,24 @@ def elements(path: Path) -> Iterator[tuple[str, Any]]:
 
     One at a time: LongMemEval's larger file has 2.7 GB.
     """
-    with _opened(path) as file:
+    with _open(path) as file:
         for number, value in enumerate(_array(file.read), 1):
             yield f"{path}, element {number}", value
 
 
 def rows(path: Path) -> Iterator[tuple[str, Any]]:
     """The JSON value of each line that is not blank, and the place where it stands."""
-    with _opened(path) as file:
+    with _open(path) as file:
         for number, line in enumerate(file, 1):
             if line.strip():
                 place = f"{path}, line {number}"
-                with located(place):
-                    value = _decoded(line)
+                with locate_errors(place):
+                    value = _decode(line)
                 yield place, value
 
 
 @contextmanager
-def located(place: str) -> Iterator[None]:
+def locate_errors(place: str) -> Iterator[None]:
     """Puts the place in front of an input error that is raised within."""
     try:
         yield
@@ -44,7 +44,7 @@ def located(place: str) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[TextIO]:
+def _open(path: Path) -> Iterator[TextIO]:
     try:
         with path.open(encoding="utf-8-sig", newline="\n") as file:  # "\n" alone ends a line: JSON text may hold others
             yield file
@@ -99,7 +99,7 @@ def _element(read: Callable[[int], str], rest: str) -> tuple[Any, str]:
             rest, step = rest + more, 2 * step
 
 
-def _decoded(line: str) -> Any:
+def _decode(line: str) -> Any:
     try:
         with _decoding():
             return _DECODER.decode(line)
@@ -136,17 +136,17 @@ def record(value: object, what: str = "a JSON object") -> Mapping[str, Any]:
 
 def text(fields: Mapping[str, Any], name: str) -> str:
     """The text under that name, not blank; a lone half of a surrogate pair, which no note may hold, becomes "?"."""
-    value = _needed(fields, name)
+    value = _required(fields, name)
     if not isinstance(value, str):
         raise InputError(f"{name!r} must be text, not {_kind(value)}")
     if not value.strip():
         raise InputError(f"{name!r} is empty")
-    return whole(value)
+    return mend_surrogates(value)
 
 
 def answer(fields: Mapping[str, Any], name: str = "answer") -> str:
     """The text or number under that name, as text."""
-    value = _needed(fields, name)
+    value = _required(fields, name)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)
     return text(fields, name)
@@ -154,18 +154,18 @@ def answer(fields: Mapping[str, Any], name: str = "answer") -> str:
 
 def items(fields: Mapping[str, Any], name: str) -> list[Any]:
     """The list under that name."""
-    value = _needed(fields, name)
+    value = _required(fields, name)
     if not isinstance(value, list):
         raise InputError(f"{name!r} must be a list, not {_kind(value)}")
     return value
 
 
-def whole(value: str) -> str:
+def mend_surrogates(value: str) -> str:
     """The text with every lone half of a surrogate pair replaced."""
     return value if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
-def _needed(fields: Mapping[str, Any], name: str) -> Any:
+def _required(fields: Mapping[str, Any], name: str) -> Any:
     if fields.get(name) is None:
         raise InputError(f"{name!r} is missing")
     return fields[name]

@@ -9,8 +9,8 @@ from typing import Any
 from retcon import validate
 from retcon.errors import InputError
 from retcon.features import TYPES
-from retcon.lab.data import reading
-from retcon.lab.data.question import NOT_IN_MEMORY, Loaded, Question, chronological, gathered
+from retcon.lab.data import json_files
+from retcon.lab.data.question import NOT_IN_MEMORY, BenchmarkQuestion, Dataset, gather, sort_by_time
 from retcon.note import Note
 
 FIELDS = (
@@ -19,43 +19,43 @@ FIELDS = (
 _STORED = "1970-01-01T00:00:00"  # a note's time of storage plays no part here; a constant keeps loading repeatable
 
 
-def load(path: Path) -> Loaded:
+def load(path: Path) -> Dataset:
     """The questions of a JSONL file; lines that name one history file share its notes."""
     files: dict[str, tuple[Note, ...]] = {}
     questions = []
-    for place, value in reading.rows(path):
-        with reading.located(place):
-            fields = reading.record(value)
+    for place, value in json_files.rows(path):
+        with json_files.locate_errors(place):
+            fields = json_files.record(value)
             if fields.get("history_file") is not None:
-                name = reading.text(fields, "history_file")
-                files[name] = files[name] if name in files else notes_of(path.parent / name)
+                name = json_files.text(fields, "history_file")
+                files[name] = files[name] if name in files else read_notes(path.parent / name)
             questions.append(_question(fields, path.stem, files))
-    return gathered(path, questions)
+    return gather(path, questions)
 
 
-def notes_of(path: Path) -> tuple[Note, ...]:
+def read_notes(path: Path) -> tuple[Note, ...]:
     """The notes of a JSONL file, oldest first; the lines of `retcon export` are of this form."""
     found: dict[str, Note] = {}
-    for place, value in reading.rows(path):
-        with reading.located(place):
+    for place, value in json_files.rows(path):
+        with json_files.locate_errors(place):
             _add(found, value, f"n{len(found) + 1}")
     if not found:
         raise InputError(f"{path} holds no note")
-    return chronological(found.values())
+    return sort_by_time(found.values())
 
 
-def _question(fields: Mapping[str, Any], dataset: str, files: Mapping[str, tuple[Note, ...]]) -> Question:
+def _question(fields: Mapping[str, Any], dataset: str, files: Mapping[str, tuple[Note, ...]]) -> BenchmarkQuestion:
     if strangers := [str(name)[:80] for name in fields if name not in FIELDS]:
         raise InputError(f"there is no field {strangers[0]!r}: known are {', '.join(FIELDS)}")
-    name = validate.name("id", reading.text(fields, "id")) or ""
+    name = validate.name("id", json_files.text(fields, "id")) or ""
     abstention = _yes(fields, "abstention")
     history = _history(fields, files)
     conversation = next((fields[key] for key in ("conversation", "history_file") if fields.get(key) is not None), name)
-    return Question(
+    return BenchmarkQuestion(
         id=name,
         dataset=dataset,
-        text=reading.text(fields, "question"),
-        answer=NOT_IN_MEMORY if abstention and fields.get("answer") is None else reading.answer(fields),
+        text=json_files.text(fields, "question"),
+        answer=NOT_IN_MEMORY if abstention and fields.get("answer") is None else json_files.answer(fields),
         type=_type(fields),
         raw_type=str(fields.get("type") or ""),
         conversation=validate.name("conversation", conversation) or name,
@@ -76,7 +76,7 @@ def _yes(fields: Mapping[str, Any], name: str) -> bool:
 def _type(fields: Mapping[str, Any]) -> str | None:
     if fields.get("type") is None:
         return None
-    kind = reading.text(fields, "type").replace("-", "_")
+    kind = json_files.text(fields, "type").replace("-", "_")
     if kind not in TYPES:
         raise InputError(f"type {kind[:40]!r} is unknown: known are {', '.join(TYPES)}")
     return kind
@@ -86,7 +86,7 @@ def _history(fields: Mapping[str, Any], files: Mapping[str, tuple[Note, ...]]) -
     if fields.get("history_file") is not None:
         if fields.get("history") is not None:
             raise InputError("give 'history' or 'history_file', not both")
-        return files[reading.text(fields, "history_file")]
+        return files[json_files.text(fields, "history_file")]
     return _notes(fields, "history", "n")
 
 
@@ -105,10 +105,10 @@ def _evidence(fields: Mapping[str, Any], history: tuple[Note, ...]) -> tuple[Not
 def _notes(fields: Mapping[str, Any], name: str, prefix: str) -> tuple[Note, ...]:
     """The notes written out under that name, oldest first; those without an id are numbered."""
     found: dict[str, Note] = {}
-    for number, value in enumerate(reading.items(fields, name) if fields.get(name) is not None else (), 1):
-        with reading.located(f"{name!r}, note {number}"):
+    for number, value in enumerate(json_files.items(fields, name) if fields.get(name) is not None else (), 1):
+        with json_files.locate_errors(f"{name!r}, note {number}"):
             _add(found, value, f"{prefix}{number}")
-    return chronological(found.values())
+    return sort_by_time(found.values())
 
 
 def _add(found: dict[str, Note], value: object, name: str) -> None:
