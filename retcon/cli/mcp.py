@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -44,20 +45,9 @@ def mcp(
     max_seconds: Annotated[
         float, typer.Option("--max-seconds", metavar="S", help="For one call; a late one ends.")
     ] = 300.0,
-    user_id: opt.UserId = None,
-    agent_id: opt.AgentId = None,
-    run_id: opt.RunId = None,
+    whose: opt.Whose,
     budget: opt.Budget = opt.BUDGET,
-    top_k: opt.TopK = None,
-    router: opt.RouterFile = None,
-    counter: opt.CounterName = None,
-    retriever: opt.RetrieverName = None,
-    embedder: opt.EmbedderName = None,
-    model: opt.Model = None,
-    model_name: opt.ModelName = None,
-    timeout: opt.Timeout = None,
-    no_focus: opt.NoFocus = False,
-    guard: opt.GuardName = None,
+    setup: opt.Setup,
     db: opt.Db = opt.DB,
     as_json: Annotated[bool, typer.Option("--json", help="Print a client's configuration for this, and stop.")] = False,
 ) -> None:
@@ -68,28 +58,27 @@ def mcp(
     """
     if not http and (key_env or allow_host or allow_origin):
         raise InputError("--key-env, --allow-host and --allow-origin are for --http")
-    bound, budget = validate.scope(user_id, agent_id, run_id), check_budget(budget)
+    bound, budget = validate.scope(**asdict(whose)), check_budget(budget)
     ours = _ours()
     named, pages = tuple(allow_host or ()), tuple(allow_origin or ())
     address = ours.Address(host, port, _key(key_env), named, pages) if http else None
     workers = ours.Workers(max_seconds)
-    chosen = opt.model(model, model_name)
+    setup.model.keywords()  # an endpoint without a name is refused here
     if as_json:
+        parts, model = setup.parts, setup.model
         given = {
-            "--db": _absolute(db), "--user-id": user_id, "--agent-id": agent_id, "--run-id": run_id,
-            "--budget": budget if budget != opt.BUDGET else None, "--top-k": top_k, "--router": _absolute(router),
-            "--counter": counter, "--retriever": retriever, "--embedder": embedder, "--timeout": timeout,
-            "--model": model if opt.is_url(model) else _absolute(model), "--model-name": model_name,
-            "--no-focus": no_focus or None, "--guard": guard,
+            "--db": _absolute(db), "--user-id": whose.user_id, "--agent-id": whose.agent_id, "--run-id": whose.run_id,
+            "--budget": budget if budget != opt.BUDGET else None, "--top-k": setup.top_k,
+            "--router": _absolute(parts.router), "--counter": parts.counter, "--retriever": parts.retriever,
+            "--embedder": parts.embedder, "--timeout": model.timeout,
+            "--model": model.model if opt.is_url(model.model) else _absolute(model.model), "--model-name": model.name,
+            "--no-focus": setup.no_focus or None, "--guard": setup.guard,
             "--max-seconds": None if max_seconds == ours.SECONDS else max_seconds,
         }  # fmt: skip
         entry = _command(given) if address is None else _url(address, ours.PATH, key_env)
         show.document({"mcpServers": {"retcon": entry}})
         return
-    with opt.opened(
-        db, create=True, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k,
-        timeout=timeout, focus=not no_focus, guard=guard, **chosen,
-    ) as memory:  # fmt: skip
+    with setup.open(db, create=True) as memory:
         server = ours.build(ours.Desk(memory, bound_to(bound), budget), workers)
         purger = Purger(memory.unpurged, memory.purge)
 
