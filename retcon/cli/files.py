@@ -9,6 +9,7 @@ import typer
 
 from retcon.cli import options as opt
 from retcon.cli import show
+from retcon.cli.options import flag
 from retcon.errors import StoreError
 from retcon.store import backup as copies
 from retcon.store.checking import Check, check_file
@@ -17,14 +18,12 @@ CHECK = ("retcon check", "retcon check --db agent.db --json", "retcon check --re
 BACKUP = ("retcon backup agent-2026-05-09.db", "retcon backup /mnt/backups/agent.db --replace --db agent.db")
 RESTORE = ("retcon restore agent-2026-05-09.db --db new.db", "retcon restore agent-2026-05-09.db --replace")
 
-Replace = Annotated[bool, typer.Option("--replace", help="Take the place of a file that is there.")]
+Replace = Annotated[bool, flag("--replace", "Take the place of a file that is there.")]
 
 
 def check(
     *,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Make again what follows from the notes; accept what is lost.")
-    ] = False,
+    repair: Annotated[bool, flag("--repair", "Make again what follows from the notes; accept what is lost.")] = False,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> int:

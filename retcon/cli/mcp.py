@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import asdict
 from typing import Annotated, Any
 
-import typer
-
-from retcon import validate
 from retcon.cli import options as opt
 from retcon.cli import show
+from retcon.cli.options import flag, option
 from retcon.errors import InputError, MissingExtraError
 from retcon.grant import bound_to
 from retcon.serving import bracketed
@@ -28,28 +25,24 @@ EXAMPLES = (
 
 def mcp(
     *,
-    http: Annotated[bool, typer.Option("--http", help="Streamable HTTP in place of standard input.")] = False,
-    host: Annotated[str, typer.Option("--host", metavar="HOST", help="Where HTTP listens.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="0 takes a free one.")] = 8765,
+    http: Annotated[bool, flag("--http", "Streamable HTTP in place of standard input.")] = False,
+    host: Annotated[str, option("--host", "HOST", "Where HTTP listens.")] = "127.0.0.1",
+    port: Annotated[int, option("--port", "PORT", "0 takes a free one.", min=0, max=65535)] = 8765,
     key_env: Annotated[
-        str | None, typer.Option("--key-env", metavar="NAME", help="The variable with the key that HTTP clients send.")
+        str | None, option("--key-env", "NAME", "The variable with the key that HTTP clients send.")
     ] = None,
     allow_host: Annotated[
-        list[str] | None,
-        typer.Option("--allow-host", metavar="NAME", help="A name under which clients call. Repeatable."),
+        list[str] | None, option("--allow-host", "NAME", "A name under which clients call. Repeatable.")
     ] = None,
     allow_origin: Annotated[
-        list[str] | None,
-        typer.Option("--allow-origin", metavar="URL", help="Where web pages that may call come from. Repeatable."),
+        list[str] | None, option("--allow-origin", "URL", "Where web pages that may call come from. Repeatable.")
     ] = None,
-    max_seconds: Annotated[
-        float, typer.Option("--max-seconds", metavar="S", help="For one call; a late one ends.")
-    ] = 300.0,
+    max_seconds: Annotated[float, option("--max-seconds", "S", "For one call; a late one ends.")] = 300.0,
     whose: opt.Whose,
     budget: opt.Budget = opt.BUDGET,
     setup: opt.Setup,
     db: opt.Db = opt.DB,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a client's configuration for this, and stop.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print a client's configuration for this, and stop.")] = False,
 ) -> None:
     """Serve the memory to agents over MCP.
 
@@ -58,7 +51,7 @@ def mcp(
     """
     if not http and (key_env or allow_host or allow_origin):
         raise InputError("--key-env, --allow-host and --allow-origin are for --http")
-    bound, budget = validate.scope(**asdict(whose)), check_budget(budget)
+    bound, budget = whose.where().scope, check_budget(budget)
     ours = _ours()
     named, pages = tuple(allow_host or ()), tuple(allow_origin or ())
     address = ours.Address(host, port, _key(key_env), named, pages) if http else None

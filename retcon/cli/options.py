@@ -24,6 +24,7 @@ from retcon.operate import ACTIONS, usable
 from retcon.perform import GUARDS
 from retcon.retrieve import RETRIEVERS
 from retcon.tokens import KNOWN
+from retcon.where import Where
 
 T = TypeVar("T")
 DB, BUDGET = DEFAULT_PATH, DEFAULT_BUDGET
@@ -68,6 +69,17 @@ def _fill(kind: Any, name: str, values: Mapping[str, Any]) -> Any:
 
 # -- single options ----------------------------------------------------------------------------------------------------
 
+
+def option(name: str, metavar: str, about: str, *, short: str | None = None, **more: Any) -> Any:
+    """An option that takes a value."""
+    return typer.Option(*(name,) if short is None else (name, short), metavar=metavar, help=about, **more)
+
+
+def flag(name: str, about: str, *, short: str | None = None) -> Any:
+    """An option that is there or not."""
+    return typer.Option(*(name,) if short is None else (name, short), help=about)
+
+
 Text = Annotated[str | None, typer.Argument(metavar="TEXT", help="The text; '-' or nothing reads standard input.")]
 Query = Annotated[str | None, typer.Argument(metavar="QUERY", help="The query; '-' or nothing reads standard input.")]
 Question = Annotated[
@@ -75,19 +87,16 @@ Question = Annotated[
 ]
 NoteId = Annotated[str, typer.Argument(metavar="ID", help="The note's id.")]
 
-Db = Annotated[str, typer.Option("--db", envvar="RETCON_DB", metavar="PATH", help="The store, one SQLite file.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Db = Annotated[str, option("--db", "PATH", "The store, one SQLite file.", envvar="RETCON_DB")]
+AsJson = Annotated[bool, flag("--json", "One JSON document on standard output.")]
+Yes = Annotated[bool, flag("--yes", "Do not ask.", short="-y")]
 
-Session = Annotated[str | None, typer.Option("--session", metavar="NAME", help="The conversation a note belongs to.")]
+Session = Annotated[str | None, option("--session", "NAME", "The conversation a note belongs to.")]
 Meta = Annotated[
-    list[str] | None,
-    typer.Option("--meta", metavar="KEY=VALUE", help="Metadata; a value that is JSON is read as JSON. Repeatable."),
+    list[str] | None, option("--meta", "KEY=VALUE", "Metadata; a value that is JSON is read as JSON. Repeatable.")
 ]
-Budget = Annotated[
-    int, typer.Option("--budget", "-b", envvar="RETCON_BUDGET", metavar="TOKENS", help="Tokens the text may cost.")
-]
-TopK = Annotated[int | None, typer.Option("--top-k", "-k", metavar="N", help="Candidates to retrieve, 20 if not said.")]
+Budget = Annotated[int, option("--budget", "TOKENS", "Tokens the text may cost.", short="-b", envvar="RETCON_BUDGET")]
+TopK = Annotated[int | None, option("--top-k", "N", "Candidates to retrieve, 20 if not said.", short="-k")]
 
 
 def _actions() -> list[tuple[str, str]]:
@@ -96,22 +105,18 @@ def _actions() -> list[tuple[str, str]]:
 
 Action = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--action",
-        metavar="NAME",
-        help=f"Force {', '.join(_FREE)}; these need --model: {', '.join(_PAID)}.",
+        "NAME",
+        f"Force {', '.join(_FREE)}; these need --model: {', '.join(_PAID)}.",
         autocompletion=_actions,
     ),
 ]
-Exclude = Annotated[
-    list[str] | None,
-    typer.Option("--exclude", metavar="NAME", help="Leave it out. Repeatable.", autocompletion=_actions),
-]
+Exclude = Annotated[list[str] | None, option("--exclude", "NAME", "Leave it out. Repeatable.", autocompletion=_actions)]
 
 
-def _one_of(option: str, *names: str) -> Any:
-    shown = f"One of {', '.join(names)}."
-    return typer.Option(option, metavar="NAME", help=shown, autocompletion=lambda: [*names])
+def _one_of(name: str, *names: str) -> Any:
+    return option(name, "NAME", f"One of {', '.join(names)}.", autocompletion=lambda: [*names])
 
 
 CounterName = Annotated[str | None, _one_of("--counter", *KNOWN)]
@@ -119,10 +124,10 @@ RetrieverName = Annotated[str | None, _one_of("--retriever", *RETRIEVERS)]
 EmbedderName = Annotated[str | None, _one_of("--embedder", *EMBEDDERS)]
 GuardName = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--guard",
-        metavar="NAME",
-        help="Doubtful records: warn (keep and say so), or strict (take an action without a model).",
+        "NAME",
+        "Doubtful records: warn (keep and say so), or strict (take an action without a model).",
         autocompletion=lambda: [*GUARDS],
     ),
 ]
@@ -135,9 +140,14 @@ GuardName = Annotated[
 class Whose:
     """Whose notes."""
 
-    user_id: Annotated[str | None, typer.Option("--user-id", "-u", metavar="ID", help="Whose notes.")] = None
-    agent_id: Annotated[str | None, typer.Option("--agent-id", metavar="ID", help="Which agent's notes.")] = None
-    run_id: Annotated[str | None, typer.Option("--run-id", metavar="ID", help="Which run's notes.")] = None
+    user_id: Annotated[str | None, option("--user-id", "ID", "Whose notes.", short="-u")] = None
+    agent_id: Annotated[str | None, option("--agent-id", "ID", "Which agent's notes.")] = None
+    run_id: Annotated[str | None, option("--run-id", "ID", "Which run's notes.")] = None
+
+    def where(self) -> Where:
+        """The value that is handed down."""
+        words = asdict(self)
+        return Where.of(metadata=metadata(words.pop("meta", None)), **words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,18 +155,9 @@ class Which(Whose):
     """Whose notes, and which of them."""
 
     session: Session = None
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="DATE", help="Only notes from this ISO date or time on.")
-    ] = None
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="DATE", help="Only notes up to this ISO date or time.")
-    ] = None
+    since: Annotated[str | None, option("--since", "DATE", "Only notes from this ISO date or time on.")] = None
+    until: Annotated[str | None, option("--until", "DATE", "Only notes up to this ISO date or time.")] = None
     meta: Meta = None
-
-    def keywords(self) -> dict[str, Any]:
-        """What `Memory` calls them."""
-        given = asdict(self)
-        return given | {"metadata": metadata(given.pop("meta"))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,10 +165,8 @@ class NoteFields:
     """What a new note says beside its text."""
 
     session: Session = None
-    speaker: Annotated[str | None, typer.Option("--speaker", metavar="NAME", help="Who said it.")] = None
-    timestamp: Annotated[
-        str | None, typer.Option("--timestamp", metavar="DATE", help="When it happened, ISO 8601.")
-    ] = None
+    speaker: Annotated[str | None, option("--speaker", "NAME", "Who said it.")] = None
+    timestamp: Annotated[str | None, option("--timestamp", "DATE", "When it happened, ISO 8601.")] = None
     meta: Meta = None
 
     def keywords(self) -> dict[str, Any]:
@@ -182,22 +181,19 @@ class ModelChoice:
 
     model: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--model",
+            "URL|FILE",
+            "Who writes and reads: the base URL of an OpenAI-compatible endpoint, or a .gguf file.",
             envvar="RETCON_MODEL",
-            metavar="URL|FILE",
-            help="Who writes and reads: the base URL of an OpenAI-compatible endpoint, or a .gguf file.",
         ),
     ] = None
     name: Annotated[
-        str | None,
-        typer.Option(
-            "--model-name", envvar="RETCON_MODEL_NAME", metavar="NAME", help="The model to ask for at the URL."
-        ),
+        str | None, option("--model-name", "NAME", "The model to ask for at the URL.", envvar="RETCON_MODEL_NAME")
     ] = None
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", metavar="SECONDS", help="For one reply of the model, 60 if not said.")
-    ] = None
+    timeout: Annotated[float | None, option("--timeout", "SECONDS", "For one reply of the model, 60 if not said.")] = (
+        None
+    )
 
     def keywords(self, *, needed_by: str | None = None) -> dict[str, Any]:
         """What `Memory` is told of it. OPENAI_BASE_URL names one only where something cannot do without."""
@@ -217,8 +213,7 @@ class Parts:
     """The parts that a recall uses."""
 
     router: Annotated[
-        str | None,
-        typer.Option("--router", metavar="FILE", help="A router's JSON file, or the name of one that ships."),
+        str | None, option("--router", "FILE", "A router's JSON file, or the name of one that ships.")
     ] = None
     counter: CounterName = None
     retriever: RetrieverName = None
@@ -232,9 +227,7 @@ class Setup:
     top_k: TopK = None
     parts: Parts
     model: ModelChoice
-    no_focus: Annotated[
-        bool, typer.Option("--no-focus", help="Records for any question, not written for this one.")
-    ] = False
+    no_focus: Annotated[bool, flag("--no-focus", "Records for any question, not written for this one.")] = False
     guard: GuardName = None
 
     def open(

@@ -13,6 +13,7 @@ import typer
 
 from retcon.cli import options as opt
 from retcon.cli import show
+from retcon.cli.options import flag, option
 from retcon.errors import InputError
 from retcon.grant import IDS
 from retcon.server.keys import Entry, Keys
@@ -32,9 +33,7 @@ KEYS = (
 HOST, PORT = "127.0.0.1", 8700
 _LIMITS = Limits()
 
-KeyFile = Annotated[
-    str | None, typer.Option("--keys", metavar="FILE", help="Where keys are kept; beside the store if not said.")
-]
+KeyFile = Annotated[str | None, option("--keys", "FILE", "Where keys are kept; beside the store if not said.")]
 
 
 class Level(StrEnum):
@@ -45,8 +44,8 @@ class Level(StrEnum):
     ERROR = "error"
 
 
-def _limit(option: str, metavar: str, about: str, least: int | None = 1, most: int | None = None) -> Any:
-    return typer.Option(option, metavar=metavar, min=least, max=most, help=about)
+def _limit(name: str, metavar: str, about: str, least: int | None = 1, most: int | None = None) -> Any:
+    return option(name, metavar, about, min=least, max=most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,15 +74,15 @@ class LimitOptions:
 
 def serve(
     *,
-    host: Annotated[str, typer.Option("--host", metavar="HOST", help="Where to listen.")] = HOST,
-    port: Annotated[int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="0 takes a free one.")] = PORT,
+    host: Annotated[str, option("--host", "HOST", "Where to listen.")] = HOST,
+    port: Annotated[int, option("--port", "PORT", "0 takes a free one.", min=0, max=65535)] = PORT,
     keys: KeyFile = None,
     setup: opt.Setup,
     reports: Annotated[
-        Path | None, typer.Option("--reports", metavar="DIR", help="Reports of 'retcon report' to show on the page.")
+        Path | None, option("--reports", "DIR", "Reports of 'retcon report' to show on the page.")
     ] = None,
     limits: LimitOptions,
-    log: Annotated[Level, typer.Option("--log", metavar="LEVEL", help="info, warning or error.")] = Level.INFO,
+    log: Annotated[Level, option("--log", "LEVEL", "info, warning or error.")] = Level.INFO,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -125,8 +124,8 @@ def keys(
     key_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Which key to revoke.")] = None,
     *,
     whose: opt.Whose,
-    admin: Annotated[bool, typer.Option("--admin", help="Every scope, and the metrics.")] = False,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the key is for, as a reminder.")] = "",
+    admin: Annotated[bool, flag("--admin", "Every scope, and the metrics.")] = False,
+    name: Annotated[str, option("--name", "NAME", "What the key is for, as a reminder.")] = "",
     file: KeyFile = None,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,

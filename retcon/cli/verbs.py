@@ -17,12 +17,12 @@ from retcon.cli import files, show
 from retcon.cli import mcp as mcps
 from retcon.cli import options as opt
 from retcon.cli import serve as serving
+from retcon.cli.options import flag, option
 from retcon.cli.run import Group
 from retcon.errors import InputError
 from retcon.memory import Memory
 from retcon.note import Scope
 from retcon.store import Deleted
-from retcon.where import Where
 
 Verb = TypeVar("Verb", bound=Callable[..., object])
 
@@ -79,10 +79,8 @@ def _retcon(
 def add(
     text: opt.Text = None,
     *,
-    file: Annotated[
-        str | None, typer.Option("--messages", metavar="FILE", help="JSON list of role and content; '-' is stdin.")
-    ] = None,
-    note_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The note's id, else random.")] = None,
+    file: Annotated[str | None, option("--messages", "FILE", "JSON list of role and content; '-' is stdin.")] = None,
+    note_id: Annotated[str | None, option("--id", "ID", "The note's id, else random.")] = None,
     whose: opt.Whose,
     about: opt.NoteFields,
     db: opt.Db = opt.DB,
@@ -109,7 +107,7 @@ def supersede(
     note_id: opt.NoteId,
     text: opt.Text = None,
     *,
-    new_id: Annotated[str | None, typer.Option("--new-id", metavar="ID", help="The correction's id.")] = None,
+    new_id: Annotated[str | None, option("--new-id", "ID", "The correction's id.")] = None,
     about: opt.NoteFields,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
@@ -134,8 +132,8 @@ def supersede(
 def delete(
     ids: Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Notes to delete.")] = None,
     *,
-    whole: Annotated[bool, typer.Option("--all", help="All notes of the scope that is named.")] = False,
-    everything: Annotated[bool, typer.Option("--everything", help="All notes of the store.")] = False,
+    whole: Annotated[bool, flag("--all", "All notes of the scope that is named.")] = False,
+    everything: Annotated[bool, flag("--everything", "All notes of the store.")] = False,
     whose: opt.Whose,
     yes: opt.Yes = False,
     db: opt.Db = opt.DB,
@@ -146,17 +144,17 @@ def delete(
     Their words leave the files too, before the command ends; where another reader holds the log back, a warning says
     so, and the next delete or close does it.
     """
-    scope = Scope(**asdict(whose))
-    if bool(ids) + whole + everything != 1 or whole != (scope != Scope()):
+    if bool(ids) + whole + everything != 1 or whole != (whose != opt.Whose()):
         raise InputError("name ids, or --all with a user, agent or run id, or --everything")
     with opt.open_memory(db) as memory:
-        _ask(memory, ids or [], scope, yes=yes)
-        gone = memory.store.delete(ids) if ids else memory.delete_all(**asdict(scope), everything=everything)
+        where = whose.where()
+        _confirm_delete(memory, ids or [], where.scope, yes=yes)
+        gone = memory.store.delete(ids) if ids else memory.delete_all(where=where, everything=everything)
         gone = replace(gone, purged=not gone.notes or memory.purge())
     _tell_deleted(gone, as_json=as_json)
 
 
-def _ask(memory: Memory, ids: list[str], scope: Scope, *, yes: bool) -> None:
+def _confirm_delete(memory: Memory, ids: list[str], scope: Scope, *, yes: bool) -> None:
     """Goes on only with a yes: from the option, or from a person at the terminal."""
     if yes:
         return
@@ -194,14 +192,14 @@ def get(note_id: opt.NoteId, *, db: opt.Db = opt.DB, as_json: opt.AsJson = False
 def list_(
     *,
     which: opt.Which,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many.")] = None,
-    superseded: Annotated[bool, typer.Option("--superseded", help="Show superseded notes too.")] = False,
+    limit: Annotated[int | None, option("--limit", "N", "At most so many.", short="-n", min=1)] = None,
+    superseded: Annotated[bool, flag("--superseded", "Show superseded notes too.")] = False,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
     """List notes in the order they were added."""
     with opt.open_memory(db) as memory:
-        found = memory.get_all(**which.keywords(), limit=limit, superseded=superseded)
+        found = memory.get_all(where=which.where(), limit=limit, superseded=superseded)
     return show.results(found) if as_json else show.notes(found)
 
 
@@ -231,7 +229,7 @@ def search(
     """Rank notes by how well they match a query."""
     words = opt.text_of(query, "query")
     with opt.open_memory(db, top_k=top_k, retriever=retriever, embedder=embedder) as memory:
-        found = memory.search(words, **which.keywords())
+        found = memory.search(words, where=which.where())
     return show.results(found) if as_json else show.hits(found)
 
 
@@ -252,15 +250,15 @@ def recall(
     action: opt.Action = None,
     exclude: opt.Exclude = None,
     setup: opt.Setup,
-    text_only: Annotated[bool, typer.Option("--text", help="Print the packed text and nothing else.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name every dropped note with its reason.")] = False,
+    text_only: Annotated[bool, flag("--text", "Print the packed text and nothing else.")] = False,
+    verbose: Annotated[bool, flag("--verbose", "Name every dropped note with its reason.", short="-v")] = False,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
     """Print the best text within a budget, and why."""
     words = opt.text_of(query, "query")
     with setup.open(db, needed_by=opt.needs_model(action)) as memory:
-        found = memory.recall(words, budget, **which.keywords(), action=action, exclude=exclude or ())
+        found = memory.recall(words, budget, where=which.where(), action=action, exclude=exclude or ())
     if as_json:
         return show.document(found.to_dict())
     return show.text(found) if text_only else show.recall(found, verbose=verbose)
@@ -286,7 +284,7 @@ def decide(
     """
     words = opt.text_of(query, "query")
     with setup.open(db) as memory:
-        found = memory.decide(words, budget, **which.keywords(), exclude=exclude or ())
+        found = memory.decide(words, budget, where=which.where(), exclude=exclude or ())
     return show.document(found.to_dict()) if as_json else show.decision(found)
 
 
@@ -300,14 +298,13 @@ def ask(
     *,
     budget: opt.Budget = opt.BUDGET,
     which: opt.Which,
-    max_looks: Annotated[int, typer.Option("--max-looks", metavar="N", help="At most so many looks.")] = 4,
+    max_looks: Annotated[int, option("--max-looks", "N", "At most so many looks.")] = 4,
     max_tokens: Annotated[
-        int | None,
-        typer.Option("--max-tokens", metavar="N", min=1, help="No further look once the model read and wrote so many."),
+        int | None, option("--max-tokens", "N", "No further look once the model read and wrote so many.", min=1)
     ] = None,
-    safe: Annotated[bool, typer.Option("--safe", help="One look more, at whole notes, comes first.")] = False,
+    safe: Annotated[bool, flag("--safe", "One look more, at whole notes, comes first.")] = False,
     setup: opt.Setup,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the text that the reader was given.")] = False,
+    verbose: Annotated[bool, flag("--verbose", "Show the text that the reader was given.", short="-v")] = False,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -320,7 +317,7 @@ def ask(
     numbers = count(1)
     with setup.open(db, needed_by="ask") as memory:
         found = memory.ask(
-            words, budget, **which.keywords(), max_looks=max_looks, max_tokens=max_tokens, safe=safe,
+            words, budget, where=which.where(), max_looks=max_looks, max_tokens=max_tokens, safe=safe,
             seen=None if as_json else lambda look: show.look(look, next(numbers), verbose=verbose),
         )  # fmt: skip
     return show.document(found.to_dict()) if as_json else show.answer(found)
@@ -334,9 +331,7 @@ def export(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Where to write; '-' is standard output.")],
     *,
     whose: opt.Whose,
-    skip_damaged: Annotated[
-        bool, typer.Option("--skip-damaged", help="Leave out notes that do not match their checksum.")
-    ] = False,
+    skip_damaged: Annotated[bool, flag("--skip-damaged", "Leave out notes that do not match their checksum.")] = False,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -344,14 +339,14 @@ def export(
 
     Superseded notes are included, so that load brings back the same memory.
     """
-    scope = Scope(**asdict(whose))
     with opt.open_memory(db) as memory:
+        where = whose.where()
         if file == "-":
             if as_json:
-                return show.results(memory.get_all(**asdict(scope), superseded=True))
-            return show.jsonl(memory.lines(where=Where(scope), skip_damaged=skip_damaged))
-        with show.bar("export", memory.store.count(scope)) as progress:
-            written = memory.export(file, **asdict(scope), skip_damaged=skip_damaged, progress=progress)
+                return show.results(memory.get_all(where=where, superseded=True))
+            return show.jsonl(memory.lines(where=where, skip_damaged=skip_damaged))
+        with show.bar("export", memory.store.count(where.scope)) as progress:
+            written = memory.export(file, where=where, skip_damaged=skip_damaged, progress=progress)
     if as_json:
         return show.document({"path": file, "notes": written})
     return show.out(f"wrote {show.plural(written, 'note')} to {file}")
@@ -445,7 +440,7 @@ def doctor(
     *,
     parts: opt.Parts,
     model: opt.ModelChoice,
-    check_model: Annotated[bool, typer.Option("--check-model", help="Ask the model for a word.")] = False,
+    check_model: Annotated[bool, flag("--check-model", "Ask the model for a word.")] = False,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:

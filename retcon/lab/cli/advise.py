@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from retcon.cli import options as opt
 from retcon.cli import show
+from retcon.cli.options import option
 from retcon.errors import InputError
 from retcon.lab.cli import options as lab
 from retcon.lab.cli import study, tell
@@ -28,16 +27,13 @@ WHY = {
 
 def advise(
     *,
-    questions: Annotated[
-        str, typer.Option("--questions", "-q", metavar="JSONL", help="Your questions, answers and notes.")
-    ],
-    sample: Annotated[int, typer.Option("--sample", metavar="N", min=1, help="At most so many questions.")] = 50,
+    questions: Annotated[str, option("--questions", "JSONL", "Your questions, answers and notes.", short="-q")],
+    sample: Annotated[int, option("--sample", "N", "At most so many questions.", min=1)] = 50,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Where everything goes; a run there is resumed.")
+        Path, option("--output", "DIR", "Where everything goes; a run there is resumed.", short="-o")
     ] = Path("advice"),
     protocol: Annotated[
-        str | None,
-        typer.Option("--protocol", metavar="NAME", help="product if the questions have notes, else controlled."),
+        str | None, option("--protocol", "NAME", "product if the questions have notes, else controlled.")
     ] = None,
     actions: lab.Arms = "retain,extract,merge,abstract",
     budgets: lab.Budgets = None,

@@ -12,6 +12,7 @@ import typer
 
 from retcon.cli import options as opt
 from retcon.cli import show
+from retcon.cli.options import flag, option
 from retcon.errors import InputError, MissingExtraError
 from retcon.lab.cli import options as lab
 from retcon.lab.cli import study, tell
@@ -37,30 +38,26 @@ def bench(
         typer.Argument(metavar="DATA", help="As for label, several if you like; the sample if not said."),
     ] = None,
     *,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where everything goes; a run there is resumed.")],
+    out: Annotated[Path, option("--out", "DIR", "Where everything goes; a run there is resumed.")],
     protocol: Annotated[
-        str, typer.Option("--protocol", metavar="A,B", help="controlled, full-history or product; several with commas.")
+        str, option("--protocol", "A,B", "controlled, full-history or product; several with commas.")
     ] = PROTOCOL,
-    actions: Annotated[
-        str | None, typer.Option("--actions", metavar="A,B,C", help=f"Actions; {ACTIONS} if not said.")
-    ] = None,
+    actions: Annotated[str | None, option("--actions", "A,B,C", f"Actions; {ACTIONS} if not said.")] = None,
     budgets: lab.Budgets = None,
     realizations: lab.Realizations = 1,
-    sample: Annotated[int | None, typer.Option("--sample", metavar="N", min=1, help="Questions of each DATA.")] = None,
+    sample: Annotated[int | None, option("--sample", "N", "Questions of each DATA.", min=1)] = None,
     abstentions: Annotated[
-        bool, typer.Option("--abstentions", help="Also the questions to which 'not in memory' is the right answer.")
+        bool, flag("--abstentions", "Also the questions to which 'not in memory' is the right answer.")
     ] = False,
     corrections: lab.Corrections = False,
-    independent: Annotated[
-        bool, typer.Option("--independent", help="Keep fit, calibration and gate questions apart.")
-    ] = False,
+    independent: Annotated[bool, flag("--independent", "Keep fit, calibration and gate questions apart.")] = False,
     judge: lab.DecidingJudge = None,
     smoke: Annotated[
-        bool, typer.Option("--smoke", help="Minutes: a few questions, two budgets, a model that is here already.")
+        bool, flag("--smoke", "Minutes: a few questions, two budgets, a model that is here already.")
     ] = False,
     repeats: lab.Repeats = 1,
-    draws: Annotated[int | None, typer.Option("--draws", metavar="N", min=100, help="Bootstrap replicates.")] = None,
-    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="The report's.")] = None,
+    draws: Annotated[int | None, option("--draws", "N", "Bootstrap replicates.", min=100)] = None,
+    title: Annotated[str | None, option("--title", "TEXT", "The report's.")] = None,
     seed: lab.SampleSeed = lab.SEED,
     model: opt.ModelChoice,
     how: lab.Labelling,

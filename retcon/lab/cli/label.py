@@ -11,6 +11,7 @@ import typer
 
 from retcon.cli import options as opt
 from retcon.cli import show
+from retcon.cli.options import flag, option
 from retcon.errors import InputError
 from retcon.lab.cli import options as lab
 from retcon.lab.cli import study, tell
@@ -30,15 +31,13 @@ class ProtocolChanges:
     """Other parts in the place of a protocol's own."""
 
     retriever: Annotated[
-        str | None,
-        typer.Option("--retriever", metavar="NAME", help="In place of the protocol's; gold is the evidence."),
+        str | None, option("--retriever", "NAME", "In place of the protocol's; gold is the evidence.")
     ] = None
     top_k: opt.TopK = None
-    cap: Annotated[int | None, typer.Option("--cap", metavar="N", min=1, help="Most tokens of all candidates.")] = None
+    cap: Annotated[int | None, option("--cap", "N", "Most tokens of all candidates.", min=1)] = None
     counter: opt.CounterName = None
     accounting: Annotated[
-        str | None,
-        typer.Option("--accounting", metavar="NAME", help="What costs: text alone, or all that is rendered."),
+        str | None, option("--accounting", "NAME", "What costs: text alone, or all that is rendered.")
     ] = None
     embedder: opt.EmbedderName = None
 
@@ -67,36 +66,31 @@ def label(
     ],
     *,
     protocol: Annotated[
-        str,
-        typer.Option("--protocol", metavar="NAME", help="controlled, full-history, or product (Memory's defaults)."),
+        str, option("--protocol", "NAME", "controlled, full-history, or product (Memory's defaults).")
     ] = "controlled",
     actions: lab.Arms = "retain,extract,merge,abstract,rewrite",
     budgets: lab.Budgets = None,
     realizations: lab.Realizations = 1,
-    sample: Annotated[int | None, typer.Option("--sample", metavar="N", min=1, help="So many questions.")] = None,
-    ids: Annotated[Path | None, typer.Option("--ids", metavar="FILE", help="Only the questions it names.")] = None,
+    sample: Annotated[int | None, option("--sample", "N", "So many questions.", min=1)] = None,
+    ids: Annotated[Path | None, option("--ids", "FILE", "Only the questions it names.")] = None,
     abstentions: Annotated[
-        bool, typer.Option("--abstentions", help="The questions to which 'not in memory' is the right answer.")
+        bool, flag("--abstentions", "The questions to which 'not in memory' is the right answer.")
     ] = False,
     corrections: lab.Corrections = False,
     seed: lab.SampleSeed = lab.SEED,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Outcomes, .csv or .parquet.")] = Path(
+    output: Annotated[Path, option("--output", "FILE", "Outcomes, .csv or .parquet.", short="-o")] = Path(
         "outcomes.csv"
     ),
     answers: Annotated[
-        Path | None, typer.Option("--answers", metavar="FILE", help="Also the replies, as JSONL; they quote the data.")
+        Path | None, option("--answers", "FILE", "Also the replies, as JSONL; they quote the data.")
     ] = None,
-    cache: Annotated[
-        Path, typer.Option("--cache", metavar="FILE", help="Where replies are kept, so that a run can go on later.")
-    ] = Path("replies.db"),
+    cache: Annotated[Path, option("--cache", "FILE", "Where replies are kept, so that a run can go on later.")] = Path(
+        "replies.db"
+    ),
     changes: ProtocolChanges,
     model: opt.ModelChoice,
-    reader_model: Annotated[
-        str | None, typer.Option("--reader-model", metavar="URL|FILE", help="Another model as reader.")
-    ] = None,
-    reader_name: Annotated[
-        str | None, typer.Option("--reader-name", metavar="NAME", help="Its name at the URL.")
-    ] = None,
+    reader_model: Annotated[str | None, option("--reader-model", "URL|FILE", "Another model as reader.")] = None,
+    reader_name: Annotated[str | None, option("--reader-name", "NAME", "Its name at the URL.")] = None,
     how: lab.Labelling,
     folder: lab.Folder = None,
     as_json: opt.AsJson = False,

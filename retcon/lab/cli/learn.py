@@ -7,10 +7,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from retcon.cli import options as opt
 from retcon.cli import show
+from retcon.cli.options import flag, option
 from retcon.errors import InputError
 from retcon.lab.cli import options as lab
 from retcon.lab.cli import tell
@@ -35,31 +34,28 @@ CROSSFIT = (
 def fit(
     file: lab.File,
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where the router is written.")] = Path(
+    output: Annotated[Path, option("--output", "FILE", "Where the router is written.", short="-o")] = Path(
         "router.json"
     ),
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="The router's; else the file's.")] = None,
+    name: Annotated[str | None, option("--name", "NAME", "The router's; else the file's.")] = None,
     rows: lab.FoldRows,
     choice: lab.PanelChoice,
     group: lab.Grouping = "question",
     estimator: Annotated[
-        str, typer.Option("--estimator", metavar="NAME", help="ridge (the paper's), ridge-standardised, or gain.")
+        str, option("--estimator", "NAME", "ridge (the paper's), ridge-standardised, or gain.")
     ] = "ridge",
     features: Annotated[
-        str | None,
-        typer.Option("--features", metavar="A,B,C", help="What it may look at, as budget,fit; all if not said."),
+        str | None, option("--features", "A,B,C", "What it may look at, as budget,fit; all if not said.")
     ] = None,
     fit_rules: Annotated[
-        bool,
-        typer.Option("--fit-rules", help="Retain where every note fits, replace where none does, in any case."),
+        bool, flag("--fit-rules", "Retain where every note fits, replace where none does, in any case.")
     ] = False,
     ladder: Annotated[
-        bool, typer.Option("--ladder/--no-ladder", help="Learn the order of second looks where abstentions are known.")
+        bool, flag("--ladder/--no-ladder", "Learn the order of second looks where abstentions are known.")
     ] = True,
     prices: lab.LookPrices,
     about: Annotated[
-        list[str] | None,
-        typer.Option("--about", metavar="KEY=VALUE", help="Provenance to keep in the file, as date=2026-11-15."),
+        list[str] | None, option("--about", "KEY=VALUE", "Provenance to keep in the file, as date=2026-11-15.")
     ] = None,
     seed: lab.FoldSeed = 0,
     as_json: opt.AsJson = False,
@@ -88,17 +84,16 @@ def fit(
 def calibrate(
     file: lab.File,
     *,
-    router: Annotated[str, typer.Option("--router", "-r", metavar="FILE", help="The router to calibrate.")],
+    router: Annotated[str, option("--router", "FILE", "The router to calibrate.", short="-r")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where it is written; else in place.")
+        Path | None, option("--output", "FILE", "Where it is written; else in place.", short="-o")
     ] = None,
     rule: Annotated[
-        str,
-        typer.Option("--rule", metavar="NAME", help="paper (no harm seen, or a cap) or certified (an exact bound)."),
+        str, option("--rule", "NAME", "paper (no harm seen, or a cap) or certified (an exact bound).")
     ] = "paper",
     harm: lab.HarmBounds,
     joint: Annotated[
-        str, typer.Option("--joint", metavar="HOW", help="Budgets together: split delta, any (one tau), or each alone.")
+        str, option("--joint", "HOW", "Budgets together: split delta, any (one tau), or each alone.")
     ] = "split",
     rows: lab.FoldRows,
     judge: lab.Judge = None,
@@ -145,26 +140,19 @@ def crossfit(
     rows: lab.FoldRows,
     choice: lab.PanelChoice,
     group: lab.Grouping = "question",
-    folds: Annotated[
-        int, typer.Option("--folds", metavar="K", min=3, help="Three train, one calibrates, one tests.")
-    ] = 5,
+    folds: Annotated[int, option("--folds", "K", "Three train, one calibrates, one tests.", min=3)] = 5,
     repeats: lab.Repeats = 1,
     questions: Annotated[
-        str | None,
-        typer.Option(
-            "--questions", metavar="JSONL", help="Question texts (id, question): types are then guessed, not given."
-        ),
+        str | None, option("--questions", "JSONL", "Question texts (id, question): types are then guessed, not given.")
     ] = None,
     reference: Annotated[
-        str, typer.Option("--reference", metavar="POLICY", help="What the others are compared with.")
+        str, option("--reference", "POLICY", "What the others are compared with.")
     ] = "best fixed action",
-    skip: Annotated[
-        list[str] | None, typer.Option("--skip", metavar="POLICY", help="Leave it out. Repeatable.")
-    ] = None,
+    skip: Annotated[list[str] | None, option("--skip", "POLICY", "Leave it out. Repeatable.")] = None,
     harm: lab.HarmBounds,
     prices: lab.LookPrices,
-    looks: Annotated[int, typer.Option("--looks", metavar="N", min=1, max=5, help="Most looks of a ladder.")] = 4,
-    draws: Annotated[int, typer.Option("--draws", metavar="N", min=100, help="Bootstrap replicates.")] = 10_000,
+    looks: Annotated[int, option("--looks", "N", "Most looks of a ladder.", min=1, max=5)] = 4,
+    draws: Annotated[int, option("--draws", "N", "Bootstrap replicates.", min=100)] = 10_000,
     seed: lab.FoldSeed = 0,
     as_json: opt.AsJson = False,
 ) -> None:

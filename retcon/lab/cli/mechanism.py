@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from retcon.cli import options as opt
 from retcon.cli import show
+from retcon.cli.options import flag, option
 from retcon.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,13 +27,9 @@ PER_OCTAVE = 24  # steps between a budget and its double: what is drawn, and whe
 
 def mechanism(
     *,
-    budgets: Annotated[str, typer.Option("--budgets", metavar="N,N,...", help="Budgets in tokens.")] = DEFAULT,
-    evict: Annotated[
-        bool, typer.Option("--evict", help="Raw notes leave: what the record does not hold is lost.")
-    ] = False,
-    out: Annotated[
-        str | None, typer.Option("--out", metavar="FILE", help="Draw it into this .svg or .png file.")
-    ] = None,
+    budgets: Annotated[str, option("--budgets", "N,N,...", "Budgets in tokens.")] = DEFAULT,
+    evict: Annotated[bool, flag("--evict", "Raw notes leave: what the record does not hold is lost.")] = False,
+    out: Annotated[str | None, option("--out", "FILE", "Draw it into this .svg or .png file.")] = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Show why tight budgets favour records, and loose ones raw notes.

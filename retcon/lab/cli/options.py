@@ -8,47 +8,35 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from retcon.cli.options import flag, option
 from retcon.errors import InputError
 
 if TYPE_CHECKING:
     from retcon.lab.outcomes import Outcomes, Panel
 
 File = Annotated[str, typer.Argument(metavar="OUTCOMES", help="Measured outcomes, .csv or .parquet.")]
-Folder = Annotated[
-    Path | None,
-    typer.Option("--folder", envvar="RETCON_DATA", metavar="DIR", help="Where the publishers' files are."),
-]
-Arms = Annotated[
-    str,
-    typer.Option("--actions", metavar="A,B,C", help="Actions; merge-agnostic is merge written without the question."),
-]
-Budgets = Annotated[str | None, typer.Option("--budgets", metavar="N,N", help="Tokens; else the protocol's.")]
-Realizations = Annotated[
-    int, typer.Option("--realizations", metavar="N", min=1, help="The first is greedy, others are sampled.")
-]
-Corrections = Annotated[bool, typer.Option("--corrections", help="LoCoMo's labels as its audit mends them.")]
-SampleSeed = Annotated[int, typer.Option("--seed", metavar="N", help="Draws the sample.")]
+Folder = Annotated[Path | None, option("--folder", "DIR", "Where the publishers' files are.", envvar="RETCON_DATA")]
+Arms = Annotated[str, option("--actions", "A,B,C", "Actions; merge-agnostic is merge written without the question.")]
+Budgets = Annotated[str | None, option("--budgets", "N,N", "Tokens; else the protocol's.")]
+Realizations = Annotated[int, option("--realizations", "N", "The first is greedy, others are sampled.", min=1)]
+Corrections = Annotated[bool, flag("--corrections", "LoCoMo's labels as its audit mends them.")]
+SampleSeed = Annotated[int, option("--seed", "N", "Draws the sample.")]
 SEED = 20260716
 DecidingJudge = Annotated[
-    str | None,
-    typer.Option("--judge", metavar="NAME", help="Whose verdicts decide: llm, or strict, overlap or f1 without one."),
+    str | None, option("--judge", "NAME", "Whose verdicts decide: llm, or strict, overlap or f1 without one.")
 ]
-Judge = Annotated[str | None, typer.Option("--judge", metavar="NAME", help="Whose verdicts; llm where there is one.")]
-Grouping = Annotated[
-    str, typer.Option("--group", metavar="NAME", help="What is independent: question, or conversation.")
-]
-FoldSeed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Deals the folds.")]
-Repeats = Annotated[int, typer.Option("--repeats", metavar="N", min=1, help="Ways to deal the folds.")]
+Judge = Annotated[str | None, option("--judge", "NAME", "Whose verdicts; llm where there is one.")]
+Grouping = Annotated[str, option("--group", "NAME", "What is independent: question, or conversation.")]
+FoldSeed = Annotated[int, option("--seed", "N", "Deals the folds.", min=0)]
+Repeats = Annotated[int, option("--repeats", "N", "Ways to deal the folds.", min=1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyRows:
     """Which rows of a file, by where they come from."""
 
-    dataset: Annotated[str | None, typer.Option("--dataset", metavar="NAME", help="Only rows of this dataset.")] = None
-    setting: Annotated[
-        str | None, typer.Option("--setting", metavar="NAME", help="Only rows of this setting, such as controlled.")
-    ] = None
+    dataset: Annotated[str | None, option("--dataset", "NAME", "Only rows of this dataset.")] = None
+    setting: Annotated[str | None, option("--setting", "NAME", "Only rows of this setting, such as controlled.")] = None
 
     def read(self, file: str) -> Outcomes:
         """The outcomes of a file that were asked for."""
@@ -68,9 +56,7 @@ class StudyRows:
 class FoldRows(StudyRows):
     """Which rows of a file, by where they come from and by their fold."""
 
-    fold: Annotated[
-        list[str] | None, typer.Option("--fold", metavar="NAME", help="Only questions of this fold. Repeatable.")
-    ] = None
+    fold: Annotated[list[str] | None, option("--fold", "NAME", "Only questions of this fold. Repeatable.")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +64,10 @@ class PanelChoice:
     """What a panel is made of."""
 
     actions: Annotated[
-        str | None,
-        typer.Option("--actions", metavar="A,B,C", help="Which actions, retain among them; all if not said."),
+        str | None, option("--actions", "A,B,C", "Which actions, retain among them; all if not said.")
     ] = None
     judge: Judge = None
-    budgets: Annotated[str | None, typer.Option("--budgets", metavar="N,N", help="Which budgets; all if not said.")] = (
-        None
-    )
+    budgets: Annotated[str | None, option("--budgets", "N,N", "Which budgets; all if not said.")] = None
 
     def panel(self, rows: Outcomes) -> Panel:
         """The dense arrays of the rows."""
@@ -97,50 +80,42 @@ class PanelChoice:
 class HarmBounds:
     """How much harm a threshold may do."""
 
-    cap: Annotated[float, typer.Option("--cap", metavar="P", help="Harm frequency that the paper's rule may see.")] = (
-        0.0
-    )
-    alpha: Annotated[float, typer.Option("--alpha", metavar="P", help="Harm rate that the certificate bounds.")] = 0.05
-    delta: Annotated[float, typer.Option("--delta", metavar="P", help="Chance that the certificate is wrong.")] = 0.10
+    cap: Annotated[float, option("--cap", "P", "Harm frequency that the paper's rule may see.")] = 0.0
+    alpha: Annotated[float, option("--alpha", "P", "Harm rate that the certificate bounds.")] = 0.05
+    delta: Annotated[float, option("--delta", "P", "Chance that the certificate is wrong.")] = 0.10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookPrices:
     """What a second look must bring."""
 
-    call_price: Annotated[
-        float, typer.Option("--call-price", metavar="U", help="Utility that one more reader call must bring.")
-    ] = 0.01
-    token_price: Annotated[
-        float, typer.Option("--token-price", metavar="U", help="Utility that one more generated token must bring.")
-    ] = 0.0
+    call_price: Annotated[float, option("--call-price", "U", "Utility that one more reader call must bring.")] = 0.01
+    token_price: Annotated[float, option("--token-price", "U", "Utility that one more generated token must bring.")] = (
+        0.0
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
     """What a model's tokens cost."""
 
-    price_in: Annotated[float, typer.Option("--price-in", metavar="P", help="For a million tokens read.")] = 0.0
-    price_out: Annotated[float, typer.Option("--price-out", metavar="P", help="For a million tokens written.")] = 0.0
+    price_in: Annotated[float, option("--price-in", "P", "For a million tokens read.")] = 0.0
+    price_out: Annotated[float, option("--price-out", "P", "For a million tokens written.")] = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labelling:
     """Who judges, and how the asks are sent."""
 
-    judge_model: Annotated[
-        str | None, typer.Option("--judge-model", metavar="URL|FILE", help="Another model as judge.")
-    ] = None
-    judge_name: Annotated[str | None, typer.Option("--judge-name", metavar="NAME", help="Its name at the URL.")] = None
-    no_judge: Annotated[bool, typer.Option("--no-judge", help="Only the judges that need no model.")] = False
+    judge_model: Annotated[str | None, option("--judge-model", "URL|FILE", "Another model as judge.")] = None
+    judge_name: Annotated[str | None, option("--judge-name", "NAME", "Its name at the URL.")] = None
+    no_judge: Annotated[bool, flag("--no-judge", "Only the judges that need no model.")] = False
     prices: Prices
-    chunk: Annotated[
-        int | None, typer.Option("--chunk", metavar="N", min=1, help="Asks sent, then kept, at once: 512, of a GGUF 8.")
-    ] = None
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", metavar="N", min=1, help="Asks under way at once at an endpoint.")
-    ] = 16
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would take, and stop.")] = False
+    chunk: Annotated[int | None, option("--chunk", "N", "Asks sent, then kept, at once: 512, of a GGUF 8.", min=1)] = (
+        None
+    )
+    concurrency: Annotated[int, option("--concurrency", "N", "Asks under way at once at an endpoint.", min=1)] = 16
+    dry_run: Annotated[bool, flag("--dry-run", "Say what it would take, and stop.")] = False
 
     @property
     def judged(self) -> bool:

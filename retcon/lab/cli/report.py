@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from retcon.cli import options as opt
 from retcon.cli import show
+from retcon.cli.options import option
 from retcon.errors import InputError
 from retcon.lab.cli import options as lab
 from retcon.lab.cli import tell
@@ -26,17 +25,16 @@ EXAMPLES = (
 def report(
     file: lab.File,
     *,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="The folder that it is written to.")
-    ] = Path("report"),
+    output: Annotated[Path, option("--output", "DIR", "The folder that it is written to.", short="-o")] = Path(
+        "report"
+    ),
     judge: lab.Judge = None,
     rows: lab.StudyRows,
-    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="What stands at the top.")] = None,
+    title: Annotated[str | None, option("--title", "TEXT", "What stands at the top.")] = None,
     about: Annotated[
-        list[str] | None,
-        typer.Option("--about", metavar="KEY=VALUE", help="What the rows do not say, as model=qwen. Repeatable."),
+        list[str] | None, option("--about", "KEY=VALUE", "What the rows do not say, as model=qwen. Repeatable.")
     ] = None,
-    draws: Annotated[int, typer.Option("--draws", metavar="N", min=100, help="Bootstrap replicates.")] = 10_000,
+    draws: Annotated[int, option("--draws", "N", "Bootstrap replicates.", min=100)] = 10_000,
     repeats: lab.Repeats = 1,
     as_json: opt.AsJson = False,
 ) -> None:
