@@ -53,7 +53,8 @@ def examine(db: str, parts: opt.Parts, model: opt.ModelChoice, *, check: bool = 
         "store": _store(db),
         "extras": {name: _extra(name, *about) for name, about in EXTRAS.items()},
         "model": _model(model, check=check),
-        "environment": {name: _plain(os.environ.get(name)) for name in READ} | {name: _hidden(name) for name in KEYS},
+        "environment": {name: _drop_secrets(os.environ.get(name)) for name in READ}
+        | {name: _hide(name) for name in KEYS},
     }
     report["environment"] |= _budget(report["environment"]["RETCON_BUDGET"])
     looked_at = ("sqlite", "setup", "store", "model", "environment")
@@ -100,7 +101,7 @@ def _model(choice: opt.ModelChoice, *, check: bool) -> dict[str, Any]:
         only = "ask and forced actions, by OPENAI_BASE_URL"
     if given is None:
         return found | ({"error": "--check-model: no model is configured"} if check else {})
-    found |= {"model": _plain(given), "only_for": only, "actions": list(ACTIONS)}
+    found |= {"model": _drop_secrets(given), "only_for": only, "actions": list(ACTIONS)}
     try:
         choice = replace(choice, model=given)
         return found | (_endpoint(given, choice, check) if opt.is_url(given) else _file(given, choice, check))
@@ -188,7 +189,7 @@ def _budget(text: str | None) -> dict[str, str]:
         return {"error": f"RETCON_BUDGET is {(text or '')[:40]!r}, not a whole number of tokens"}
 
 
-def _plain(given: str | None) -> str | None:
+def _drop_secrets(given: str | None) -> str | None:
     """The value without what a URL may hold of secrets: user, password, query."""
     if given is None or "://" not in given:
         return given
@@ -200,7 +201,7 @@ def _plain(given: str | None) -> str | None:
     return f"{parts.scheme}://{place}{parts.path}"
 
 
-def _hidden(name: str) -> str | None:
+def _hide(name: str) -> str | None:
     return "set, not shown" if os.environ.get(name) else None
 
 

@@ -52,9 +52,9 @@ def mcp(
     if not http and (key_env or allow_host or allow_origin):
         raise InputError("--key-env, --allow-host and --allow-origin are for --http")
     bound, budget = whose.where().scope, check_budget(budget)
-    ours = _ours()
+    ours = _import_server()
     named, pages = tuple(allow_host or ()), tuple(allow_origin or ())
-    address = ours.Address(host, port, _key(key_env), named, pages) if http else None
+    address = ours.Address(host, port, _read_key(key_env), named, pages) if http else None
     workers = ours.Workers(max_seconds)
     setup.model.keywords()  # an endpoint without a name is refused here
     if as_json:
@@ -68,7 +68,7 @@ def mcp(
             "--no-focus": setup.no_focus or None, "--guard": setup.guard,
             "--max-seconds": None if max_seconds == ours.SECONDS else max_seconds,
         }  # fmt: skip
-        entry = _command(given) if address is None else _url(address, ours.PATH, key_env)
+        entry = _start_entry(given) if address is None else _url_entry(address, ours.PATH, key_env)
         show.document({"mcpServers": {"retcon": entry}})
         return
     with setup.open(db, create=True) as memory:
@@ -85,7 +85,7 @@ def mcp(
             ours.serve_http(server, workers, close, address)
 
 
-def _ours() -> Any:
+def _import_server() -> Any:
     """The server's parts, which need the optional package."""
     try:
         from retcon import mcp as ours
@@ -94,7 +94,7 @@ def _ours() -> Any:
     return ours
 
 
-def _key(name: str | None) -> str | None:
+def _read_key(name: str | None) -> str | None:
     """The key in the variable of that name."""
     if name is None:
         return None
@@ -104,7 +104,7 @@ def _key(name: str | None) -> str | None:
     return key
 
 
-def _command(given: dict[str, Any]) -> dict[str, Any]:
+def _start_entry(given: dict[str, Any]) -> dict[str, Any]:
     """How a client starts the server: by full paths, since it has its own folder and its own PATH."""
     program = os.path.join(os.path.dirname(sys.executable), "retcon")  # of this environment, not of another on the PATH
     start = [program] if os.path.exists(program) else [sys.executable, "-m", "retcon"]
@@ -113,7 +113,7 @@ def _command(given: dict[str, Any]) -> dict[str, Any]:
     return {"command": start[0], "args": [*start[1:], "mcp", *said]}
 
 
-def _url(address: Any, path: str, key_env: str | None) -> dict[str, Any]:
+def _url_entry(address: Any, path: str, key_env: str | None) -> dict[str, Any]:
     """How a client finds the server."""
     host = bracketed(address.names[0] if address.names else address.host)
     entry: dict[str, Any] = {"type": "http", "url": f"http://{host}:{address.port}{path}"}

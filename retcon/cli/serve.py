@@ -158,14 +158,14 @@ def _key_store(file: str | None, db: str) -> Keys:
 
 
 def _tell_key(secret: str, made: Entry) -> None:
-    show.out(f"{secret}\n\nkey {made.id} for {_bound(made)}. Keep it now: it is not shown again.")
+    show.out(f"{secret}\n\nkey {made.id} for {_name_scope(made)}. Keep it now: it is not shown again.")
 
 
 def _row(entry: Entry) -> tuple[str, ...]:
-    return entry.id, _bound(entry), entry.created_at[:10], (entry.revoked_at or "")[:10], entry.name
+    return entry.id, _name_scope(entry), entry.created_at[:10], (entry.revoked_at or "")[:10], entry.name
 
 
-def _bound(entry: Entry) -> str:
+def _name_scope(entry: Entry) -> str:
     """Whose notes the key opens, in words."""
     if entry.admin:
         return "everything"

@@ -395,14 +395,14 @@ def cache(
         if not yes:
             _confirm_clear(memory)
         gone = memory.clear_cache()
-    return show.document(gone) if as_json else show.out(f"cleared {show.kept(gone)}")
+    return show.document(gone) if as_json else show.out(f"cleared {show.cache_counts(gone)}")
 
 
 def _confirm_clear(memory: Memory) -> None:
     """Goes on only where a person at the terminal says yes."""
     if not sys.stdin.isatty():
         raise InputError("what a model wrote costs calls to write again: say --yes where no one can be asked")
-    typer.confirm(f"clear {show.kept(memory.cache_stats())}?", abort=True, err=True)
+    typer.confirm(f"clear {show.cache_counts(memory.cache_stats())}?", abort=True, err=True)
 
 
 # -- the file, verbs of others, serving --------------------------------------------------------------------------------

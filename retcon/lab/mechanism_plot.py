@@ -88,7 +88,7 @@ def _effects(axes: Axes, fine: Sweep, o: int, marks: Sequence[int]) -> None:
         ("replacement", fine.replacement[:, o], ORANGE, "///"),
         ("spillover", fine.spillover[:, o], PURPLE, "..."),
     ]
-    for (name, _, colour, hatch), (low, high) in zip(parts, _stacked([part[1] for part in parts]), strict=True):
+    for (name, _, colour, hatch), (low, high) in zip(parts, _stack([part[1] for part in parts]), strict=True):
         if (low != high).any():
             axes.fill_between(
                 fine.budgets,
@@ -110,7 +110,7 @@ def _effects(axes: Axes, fine: Sweep, o: int, marks: Sequence[int]) -> None:
         note.set_path_effects([halo])
 
 
-def _stacked(parts: Sequence[Floats]) -> Iterator[tuple[Floats, Floats]]:
+def _stack(parts: Sequence[Floats]) -> Iterator[tuple[Floats, Floats]]:
     """The edges of each part: positive values pile up from zero, negative ones down."""
     top, bottom = np.zeros_like(parts[0]), np.zeros_like(parts[0])
     for part in parts:
@@ -135,7 +135,7 @@ def _decision(axes: Axes, fine: Sweep, marks: Sequence[int]) -> None:
             axes.text((start * end) ** 0.5, high + 0.14 * unit, action, ha="center", va="center", fontweight="bold")
     axes.set_ylim(low - 0.06 * unit, high + 0.24 * unit)
     axes.set_title("the joint rule: the largest gain above zero, else retain", loc="left")
-    shown = _apart(marks, 1 / 16)
+    shown = _space_out(marks, 1 / 16)
     axes.set_xticks(shown, [f"{mark}\n{fine.grounded[fine.budgets.index(mark)]:.0%}" for mark in shown])
     axes.set_xlabel("budget in tokens, and the share of queries for which a raw note fits")
     axes.set_ylabel("net gain over retention")
@@ -156,7 +156,7 @@ def _runs(fine: Sweep) -> Iterator[tuple[float, float, str]]:
 def _ground(axes: Axes, marks: Sequence[int]) -> None:
     """The log2 axis with its budgets, and the zero line."""
     axes.set_xscale("log", base=2)
-    shown = _apart(marks, 1 / 7)
+    shown = _space_out(marks, 1 / 7)
     axes.set_xticks(shown, [str(mark) for mark in shown])
     axes.minorticks_off()
     axes.margins(x=0)
@@ -165,7 +165,7 @@ def _ground(axes: Axes, marks: Sequence[int]) -> None:
     axes.set_axisbelow(True)
 
 
-def _apart(marks: Sequence[int], share: float) -> list[int]:
+def _space_out(marks: Sequence[int], share: float) -> list[int]:
     """The marks that stand at least that share of the axis from the one before, so that no labels touch."""
     kept = [marks[0]]
     least = (marks[-1] / marks[0]) ** share

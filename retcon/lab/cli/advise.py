@@ -70,11 +70,7 @@ def advise(
     with study.prepare_folder(todo, output, model, how, as_json=as_json) as ready:
         if ready is None:
             return
-        with tell.stages() as progress:
-            found = labels.label(
-                todo, ready.writer, ready.replies, grader=ready.grader, judged=how.judged, chunk=how.chunk,
-                progress=progress,
-            )  # fmt: skip
+        found = ready.label(todo)
     if found.outcomes is None:
         raise InputError(f"not one of {len(todo)} outcomes could be measured: {benches.counted(found.failures)}")
     outcomes.write(found.outcomes, output / benches.OUTCOMES)

@@ -100,11 +100,11 @@ def label(
     What it will take is said before it starts. Stopped at any point, the same command goes on where it was: replies
     are kept in the cache. The exit code is 1 where some outcomes could not be measured; run it again for those.
     """
-    from retcon.lab import label as labels
+    from retcon.lab.label import check_arms
     from retcon.lab.outcomes import write
 
     rules = changes.apply(study.choose_protocol(protocol, budgets, data))
-    labels.check_arms(arms := lab.names(actions) or [])
+    check_arms(arms := lab.names(actions) or [])
     model.keywords(needed_by="label")
     check_writable(output)
     picked = study.choose_questions(
@@ -116,11 +116,7 @@ def label(
     ) as ready:
         if ready is None:
             return
-        with tell.stages() as progress:
-            found = labels.label(
-                todo, ready.writer, ready.replies, reader=ready.reader, grader=ready.grader, judged=how.judged,
-                chunk=how.chunk, progress=progress,
-            )  # fmt: skip
+        found = ready.label(todo)
     if found.outcomes is not None:
         write(found.outcomes, output)
         if answers is not None:

@@ -176,7 +176,7 @@ def crossfit(
         fitted = run(
             panel, policies={name: policy for name, policy in every.items() if name not in (skip or ())}, rules=rules,
             k=folds, repeats=repeats, queries=None if questions is None else read_texts(questions),
-            progress=None if progress is None else lambda done, total: progress(done),
+            progress=progress,
         )  # fmt: skip
     summary = learn.summarise(fitted, reference=reference, draws=draws)
     return show.document(summary) if as_json else tell.crossfit(summary)

@@ -40,11 +40,11 @@ def mechanism(
     from retcon.lab.mechanism import example, sweep
     from retcon.lab.mechanism_plot import draw
 
-    each = _budgets(budgets)
+    each = _read_budgets(budgets)
     kind = None if out is None else _format(out, each)
     population = example()
     found = sweep(population, each, evict=evict)
-    fine = sweep(population, _fine(each), evict=evict)
+    fine = sweep(population, _refine(each), evict=evict)
     if out is not None and kind is not None:
         Path(out).write_bytes(draw(fine, marks=each, kind=kind))
     if as_json:
@@ -52,11 +52,11 @@ def mechanism(
     _table(found, evict=evict)
     show.out()
     for name in found.operators:
-        show.fold(f"{name}: {_turns(fine, name)}")
+        show.fold(f"{name}: {_name_turns(fine, name)}")
     return None if out is None else show.out(f"drawn in {out}")
 
 
-def _budgets(given: str) -> tuple[int, ...]:
+def _read_budgets(given: str) -> tuple[int, ...]:
     try:
         each = sorted({int(part) for part in given.split(",")})
     except ValueError:
@@ -66,7 +66,7 @@ def _budgets(given: str) -> tuple[int, ...]:
     return tuple(each)
 
 
-def _fine(budgets: Sequence[int]) -> tuple[int, ...]:
+def _refine(budgets: Sequence[int]) -> tuple[int, ...]:
     """The budgets, with steps between them that look even on a log2 axis."""
     import numpy as np
 
@@ -98,14 +98,14 @@ def _rows(found: Sweep, *, evict: bool) -> Iterator[tuple[str, ...]]:
     for b, (budget, action) in enumerate(zip(found.budgets, found.actions, strict=True)):
         for o, name in enumerate(found.operators):
             first = (str(budget), f"{found.grounded[b]:.0%}") if o == 0 else ("", "")
-            yield (*first, name, *(_signed(effect[b, o]) for effect in effects), action if o == 0 else "")
+            yield (*first, name, *(_sign(effect[b, o]) for effect in effects), action if o == 0 else "")
 
 
-def _signed(value: float) -> str:
+def _sign(value: float) -> str:
     return f"{round(value, 3) + 0.0:+.3f}"  # + 0.0: no minus before a zero
 
 
-def _turns(fine: Sweep, name: str) -> str:
+def _name_turns(fine: Sweep, name: str) -> str:
     """Where an operator's gain turns, in words."""
     gain, turns = fine.gain[:, fine.operators.index(name)], fine.crossings(name)
     if not turns:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -46,22 +44,12 @@ def report(
     from retcon.lab.report.build import report as make
 
     chosen = rows.read(file)
-    with _progress() as progress:
+    with show.bar("report", every=1) as progress:
         found = make(
             chosen, output, judge=judge, title=title, about=_pairs(about), draws=draws, repeats=repeats,
             progress=progress,
         )  # fmt: skip
     return show.document(tell.report_dict(found)) if as_json else tell.report(found)
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """A callback (done, total), drawn on standard error where that is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    with tell.stages() as step:
-        yield lambda done, total: step("report", done, total)
 
 
 def _pairs(pairs: Sequence[str] | None) -> dict[str, str]:

@@ -18,7 +18,7 @@ from retcon.lab.cli.options import Labelling, numbers
 
 if TYPE_CHECKING:
     from retcon.lab.data import Question
-    from retcon.lab.label import Cell
+    from retcon.lab.label import Cell, Labelled
     from retcon.lab.protocols import Case, Protocol
     from retcon.model import Chat
 
@@ -52,7 +52,7 @@ def choose_questions(
     for reason, gone in found.skipped.items():
         show.warn(f"{show.plural(len(gone), 'question')} left out: {reason}")
     questions = found.questions
-    picked = [q for q in questions if q.abstention == abstentions] if ids is None else _named(questions, ids, data)
+    picked = [q for q in questions if q.abstention == abstentions] if ids is None else _pick_named(questions, ids, data)
     if sample is not None and sample < len(picked):
         drawn = {q.id for q in datasets.sample(picked, sample, seed=seed)}
         picked = [q for q in picked if q.id in drawn]
@@ -66,7 +66,7 @@ def choose_questions(
     return usable
 
 
-def _named(questions: Sequence[Question], ids: Path, data: str) -> list[Question]:
+def _pick_named(questions: Sequence[Question], ids: Path, data: str) -> list[Question]:
     """The questions whose ids a file names."""
     try:
         wanted = set(ids.read_text(encoding="utf-8").split())
@@ -102,6 +102,17 @@ class Labeller:
     grader: Chat | None  # the reader, where it is None
     replies: ReplyCache
     probed: int  # calls paid to see how long one takes
+    how: Labelling
+
+    def label(self, todo: Sequence[Cell]) -> Labelled:
+        """Measure every cell."""
+        from retcon.lab.label import label
+
+        with tell.stages() as progress:
+            return label(
+                todo, self.writer, self.replies, reader=self.reader, grader=self.grader, judged=self.how.judged,
+                chunk=self.how.chunk, progress=progress,
+            )  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -131,7 +142,7 @@ def prepare(
             return
         first = labels.probe(todo, reader or writer, replies)
         tell.probe(first, expected)
-        yield Labeller(writer, reader, grader, replies, first.calls)
+        yield Labeller(writer, reader, grader, replies, first.calls, how)
 
 
 @contextlib.contextmanager
