@@ -7,6 +7,7 @@ A group is a frozen dataclass whose fields are options. A verb names it in its s
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import json
 import os
@@ -49,11 +50,16 @@ def spread(verb: Callable[..., T]) -> Callable[..., T]:
     return run
 
 
+@functools.cache
+def _hints(group: Any) -> dict[str, Any]:
+    return get_type_hints(group, include_extras=True)
+
+
 def _options(kind: Any, name: str, default: Any) -> Iterator[inspect.Parameter]:
     if not is_dataclass(kind):
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
         return
-    hints = get_type_hints(kind, include_extras=True)
+    hints = _hints(kind)
     for field in fields(kind):
         none = inspect.Parameter.empty if field.default is MISSING else field.default
         yield from _options(hints[field.name], f"{name}_{field.name}", none)
@@ -63,7 +69,7 @@ def _fill(kind: Any, name: str, values: Mapping[str, Any]) -> Any:
     """The value of an option, or the group made of its options' values."""
     if not is_dataclass(kind):
         return values[name]
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     return kind(**{each.name: _fill(hints[each.name], f"{name}_{each.name}", values) for each in fields(kind)})  # type: ignore[operator]
 
 
