@@ -56,7 +56,7 @@ def _hints(group: Any) -> dict[str, Any]:
 
 
 def _options(kind: Any, name: str, default: Any) -> Iterator[inspect.Parameter]:
-    if not is_dataclass(kind):
+    if not (isinstance(kind, type) and is_dataclass(kind)):
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
         return
     hints = _hints(kind)
@@ -67,10 +67,10 @@ def _options(kind: Any, name: str, default: Any) -> Iterator[inspect.Parameter]:
 
 def _fill(kind: Any, name: str, values: Mapping[str, Any]) -> Any:
     """The value of an option, or the group made of its options' values."""
-    if not is_dataclass(kind):
+    if not (isinstance(kind, type) and is_dataclass(kind)):
         return values[name]
     hints = _hints(kind)
-    return kind(**{each.name: _fill(hints[each.name], f"{name}_{each.name}", values) for each in fields(kind)})  # type: ignore[operator]
+    return kind(**{each.name: _fill(hints[each.name], f"{name}_{each.name}", values) for each in fields(kind)})
 
 
 # -- single options ----------------------------------------------------------------------------------------------------
