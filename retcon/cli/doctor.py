@@ -9,7 +9,7 @@ import sqlite3
 import stat
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -40,31 +40,25 @@ KEYS = ("RETCON_API_KEY", "OPENAI_API_KEY")  # never shown
 _ASK = Ask(({"role": "user", "content": "Reply with the word ready."},), max_tokens=4)
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The model to look at, and whether to ask it for a word."""
+def examine(db: str, parts: opt.Parts, model: opt.ModelChoice, *, check: bool = False) -> dict[str, Any]:
+    """Everything found, as plain JSON values; `ok` is False where something is broken, and `broken` says what.
 
-    model: str | None = None
-    name: str | None = None
-    timeout: float | None = None
-    check: bool = False
-
-
-def examine(db: str, wanted: Wanted, **options: str | None) -> dict[str, Any]:
-    """Everything found, as plain JSON values; `ok` is False where something is broken, and `broken` says what."""
+    With `check` the model is asked for a word.
+    """
     report: dict[str, Any] = {
         "retcon": retcon.__version__,
         "python": platform.python_version(),
         "sqlite": _sqlite(),
-        "setup": _setup(options),
+        "setup": _setup(parts),
         "store": _store(db),
         "extras": {name: _extra(name, *about) for name, about in EXTRAS.items()},
-        "model": _model(wanted),
-        "environment": {name: _plain(os.environ.get(name)) for name in READ} | {name: _hidden(name) for name in KEYS},
+        "model": _model(model, check=check),
+        "environment": {name: _drop_secrets(os.environ.get(name)) for name in READ}
+        | {name: _hide(name) for name in KEYS},
     }
     report["environment"] |= _budget(report["environment"]["RETCON_BUDGET"])
-    parts = ("sqlite", "setup", "store", "model", "environment")
-    broken = [f"{part}: {report[part]['error']}" for part in parts if "error" in report[part]]
+    looked_at = ("sqlite", "setup", "store", "model", "environment")
+    broken = [f"{part}: {report[part]['error']}" for part in looked_at if "error" in report[part]]
     return {"ok": not broken, "broken": broken} | report
 
 
@@ -83,10 +77,10 @@ def _sqlite() -> dict[str, Any]:
     return found
 
 
-def _setup(options: dict[str, str | None]) -> dict[str, Any]:
+def _setup(parts: opt.Parts) -> dict[str, Any]:
     """The parts that a recall would use; each one is loaded to see that it can be."""
     try:
-        with Memory(":memory:", **{name: value for name, value in options.items() if value is not None}) as memory:  # type: ignore[arg-type]
+        with opt.open_memory(":memory:", **asdict(parts)) as memory:
             router = memory.router
             return {
                 "router": {
@@ -99,33 +93,34 @@ def _setup(options: dict[str, str | None]) -> dict[str, Any]:
         return {"error": str(error)}
 
 
-def _model(wanted: Wanted) -> dict[str, Any]:
-    """How a model is configured; a file is not loaded and an endpoint not called unless that is wanted."""
+def _model(choice: opt.ModelChoice, *, check: bool) -> dict[str, Any]:
+    """How a model is configured; a file is not loaded and an endpoint not called unless it is to be checked."""
     found: dict[str, Any] = {"model": None, "only_for": None, "actions": list(usable(None)), "reply": None}
-    given, only = wanted.model, None
+    given, only = choice.model, None
     if given is None and (given := os.environ.get("OPENAI_BASE_URL") or None) is not None:
         only = "ask and forced actions, by OPENAI_BASE_URL"
     if given is None:
-        return found | ({"error": "--check-model: no model is configured"} if wanted.check else {})
-    found |= {"model": _plain(given), "only_for": only, "actions": list(ACTIONS)}
+        return found | ({"error": "--check-model: no model is configured"} if check else {})
+    found |= {"model": _drop_secrets(given), "only_for": only, "actions": list(ACTIONS)}
     try:
-        return found | (_endpoint(given, wanted) if opt.is_url(given) else _file(given, wanted))
+        choice = replace(choice, model=given)
+        return found | (_endpoint(given, choice, check) if opt.is_url(given) else _file(given, choice, check))
     except RetconError as error:
         return found | {"error": str(error)}
 
 
-def _endpoint(url: str, wanted: Wanted) -> dict[str, Any]:
-    options = {} if wanted.timeout is None else {"timeout": wanted.timeout}
-    with Memory(":memory:", **opt.model(url, wanted.name), **options) as memory:  # type: ignore[arg-type]
+def _endpoint(url: str, choice: opt.ModelChoice, check: bool) -> dict[str, Any]:
+    options = {} if choice.timeout is None else {"timeout": choice.timeout}
+    with opt.open_memory(":memory:", **choice.keywords()) as memory:
         chat = memory.chat
         assert isinstance(chat, HttpChat)
         key = chat.endpoint.key  # the memory knows whose key goes where
-        once = HttpChat(url, wanted.name, key=key, retries=0, **options)
+        once = HttpChat(url, choice.name, key=key, retries=0, **options)
     with closing(once):
-        return {"kind": "http", "name": once.name, "key": "sent, not shown" if key else None} | _asked(once, wanted)
+        return {"kind": "http", "name": once.name, "key": "sent, not shown" if key else None} | _reply(once, check)
 
 
-def _file(path: str, wanted: Wanted) -> dict[str, Any]:
+def _file(path: str, choice: opt.ModelChoice, check: bool) -> dict[str, Any]:
     if not path.lower().endswith(".gguf"):
         raise InputError(f"unknown model {path[:80]!r}: a base URL (http://...) or the path of a .gguf file")
     if importlib.util.find_spec("xllamacpp") is None:
@@ -135,14 +130,14 @@ def _file(path: str, wanted: Wanted) -> dict[str, Any]:
     with open(path, "rb") as file:
         if file.read(4) != b"GGUF":
             raise InputError(f"{path} is no GGUF file")
-    if not wanted.check:
+    if not check:
         return {"kind": "gguf"}
-    with GgufChat(path, timeout=60.0 if wanted.timeout is None else wanted.timeout) as chat:
-        return {"kind": "gguf", "name": chat.name} | _asked(chat, wanted)
+    with GgufChat(path, timeout=60.0 if choice.timeout is None else choice.timeout) as chat:
+        return {"kind": "gguf", "name": chat.name} | _reply(chat, check)
 
 
-def _asked(chat: Chat, wanted: Wanted) -> dict[str, Any]:
-    if not wanted.check:
+def _reply(chat: Chat, check: bool) -> dict[str, Any]:
+    if not check:
         return {}
     started = time.perf_counter()
     (reply,) = chat([_ASK])
@@ -194,7 +189,7 @@ def _budget(text: str | None) -> dict[str, str]:
         return {"error": f"RETCON_BUDGET is {(text or '')[:40]!r}, not a whole number of tokens"}
 
 
-def _plain(given: str | None) -> str | None:
+def _drop_secrets(given: str | None) -> str | None:
     """The value without what a URL may hold of secrets: user, password, query."""
     if given is None or "://" not in given:
         return given
@@ -206,7 +201,7 @@ def _plain(given: str | None) -> str | None:
     return f"{parts.scheme}://{place}{parts.path}"
 
 
-def _hidden(name: str) -> str | None:
+def _hide(name: str) -> str | None:
     return "set, not shown" if os.environ.get(name) else None
 
 

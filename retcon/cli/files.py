@@ -9,6 +9,7 @@ import typer
 
 from retcon.cli import options as opt
 from retcon.cli import show
+from retcon.cli.options import flag
 from retcon.errors import StoreError
 from retcon.store import backup as copies
 from retcon.store.checking import Check, check_file
@@ -17,14 +18,12 @@ CHECK = ("retcon check", "retcon check --db agent.db --json", "retcon check --re
 BACKUP = ("retcon backup agent-2026-05-09.db", "retcon backup /mnt/backups/agent.db --replace --db agent.db")
 RESTORE = ("retcon restore agent-2026-05-09.db --db new.db", "retcon restore agent-2026-05-09.db --replace")
 
-Replace = Annotated[bool, typer.Option("--replace", help="Take the place of a file that is there.")]
+Replace = Annotated[bool, flag("--replace", "Take the place of a file that is there.")]
 
 
 def check(
     *,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Make again what follows from the notes; accept what is lost.")
-    ] = False,
+    repair: Annotated[bool, flag("--repair", "Make again what follows from the notes; accept what is lost.")] = False,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> int:
@@ -39,7 +38,7 @@ def check(
     if as_json:
         show.document({"path": db} | found.to_dict())
     else:
-        _tell(db, found)
+        _tell_check(db, found)
     return 0 if found.ok else 1
 
 
@@ -56,8 +55,8 @@ def backup(
     deleted words.
     """
     with show.bar("backup", every=1) as progress:
-        found = copies.backup(db, file, replace=replace, progress=_pages(progress))
-    _copied(f"{db} is saved in {file}", file, found, as_json=as_json)
+        found = copies.backup(db, file, replace=replace, progress=progress)
+    _tell_copy(f"{db} is saved in {file}", file, found, as_json=as_json)
 
 
 def restore(
@@ -73,21 +72,17 @@ def restore(
     that have it open go on with the restored notes.
     """
     with show.bar("restore", every=1) as progress:
-        found = copies.restore(file, db, replace=replace, progress=_pages(progress))
-    _copied(f"{db} holds what {file} holds", db, found, as_json=as_json)
+        found = copies.restore(file, db, replace=replace, progress=progress)
+    _tell_copy(f"{db} holds what {file} holds", db, found, as_json=as_json)
 
 
-def _pages(progress: show.Progress | None) -> copies.Progress | None:
-    return None if progress is None else lambda done, _: progress(done)
-
-
-def _copied(what: str, path: str, found: Check, *, as_json: bool) -> None:
+def _tell_copy(what: str, path: str, found: Check, *, as_json: bool) -> None:
     if as_json:
         return show.document({"path": path, "notes": found.notes})
     return show.out(f"{what}: {show.plural(found.notes, 'note')}, checked")
 
 
-def _tell(db: str, found: Check) -> None:
+def _tell_check(db: str, found: Check) -> None:
     show.out(f"{db}: {show.plural(found.notes, 'note')}, {'sound' if found.ok else 'not sound'}")
     for problem in found.problems:
         show.out(f"  {problem.kind}: {show.one_line(problem.what)}")

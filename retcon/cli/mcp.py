@@ -6,11 +6,9 @@ import os
 import sys
 from typing import Annotated, Any
 
-import typer
-
-from retcon import validate
 from retcon.cli import options as opt
 from retcon.cli import show
+from retcon.cli.options import flag, option
 from retcon.errors import InputError, MissingExtraError
 from retcon.grant import bound_to
 from retcon.serving import bracketed
@@ -27,39 +25,24 @@ EXAMPLES = (
 
 def mcp(
     *,
-    http: Annotated[bool, typer.Option("--http", help="Streamable HTTP in place of standard input.")] = False,
-    host: Annotated[str, typer.Option("--host", metavar="HOST", help="Where HTTP listens.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="0 takes a free one.")] = 8765,
+    http: Annotated[bool, flag("--http", "Streamable HTTP in place of standard input.")] = False,
+    host: Annotated[str, option("--host", "HOST", "Where HTTP listens.")] = "127.0.0.1",
+    port: Annotated[int, option("--port", "PORT", "0 takes a free one.", min=0, max=65535)] = 8765,
     key_env: Annotated[
-        str | None, typer.Option("--key-env", metavar="NAME", help="The variable with the key that HTTP clients send.")
+        str | None, option("--key-env", "NAME", "The variable with the key that HTTP clients send.")
     ] = None,
     allow_host: Annotated[
-        list[str] | None,
-        typer.Option("--allow-host", metavar="NAME", help="A name under which clients call. Repeatable."),
+        list[str] | None, option("--allow-host", "NAME", "A name under which clients call. Repeatable.")
     ] = None,
     allow_origin: Annotated[
-        list[str] | None,
-        typer.Option("--allow-origin", metavar="URL", help="Where web pages that may call come from. Repeatable."),
+        list[str] | None, option("--allow-origin", "URL", "Where web pages that may call come from. Repeatable.")
     ] = None,
-    max_seconds: Annotated[
-        float, typer.Option("--max-seconds", metavar="S", help="For one call; a late one ends.")
-    ] = 300.0,
-    user_id: opt.UserId = None,
-    agent_id: opt.AgentId = None,
-    run_id: opt.RunId = None,
+    max_seconds: Annotated[float, option("--max-seconds", "S", "For one call; a late one ends.")] = 300.0,
+    whose: opt.Whose,
     budget: opt.Budget = opt.BUDGET,
-    top_k: opt.TopK = None,
-    router: opt.RouterFile = None,
-    counter: opt.CounterName = None,
-    retriever: opt.RetrieverName = None,
-    embedder: opt.EmbedderName = None,
-    model: opt.Model = None,
-    model_name: opt.ModelName = None,
-    timeout: opt.Timeout = None,
-    no_focus: opt.NoFocus = False,
-    guard: opt.GuardName = None,
+    setup: opt.Setup,
     db: opt.Db = opt.DB,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a client's configuration for this, and stop.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print a client's configuration for this, and stop.")] = False,
 ) -> None:
     """Serve the memory to agents over MCP.
 
@@ -68,28 +51,27 @@ def mcp(
     """
     if not http and (key_env or allow_host or allow_origin):
         raise InputError("--key-env, --allow-host and --allow-origin are for --http")
-    bound, budget = validate.scope(user_id, agent_id, run_id), check_budget(budget)
-    ours = _ours()
+    bound, budget = whose.where().scope, check_budget(budget)
+    ours = _import_server()
     named, pages = tuple(allow_host or ()), tuple(allow_origin or ())
-    address = ours.Address(host, port, _key(key_env), named, pages) if http else None
+    address = ours.Address(host, port, _read_key(key_env), named, pages) if http else None
     workers = ours.Workers(max_seconds)
-    chosen = opt.model(model, model_name)
+    setup.model.keywords()  # an endpoint without a name is refused here
     if as_json:
+        parts, model = setup.parts, setup.model
         given = {
-            "--db": _absolute(db), "--user-id": user_id, "--agent-id": agent_id, "--run-id": run_id,
-            "--budget": budget if budget != opt.BUDGET else None, "--top-k": top_k, "--router": _absolute(router),
-            "--counter": counter, "--retriever": retriever, "--embedder": embedder, "--timeout": timeout,
-            "--model": model if opt.is_url(model) else _absolute(model), "--model-name": model_name,
-            "--no-focus": no_focus or None, "--guard": guard,
+            "--db": _absolute(db), "--user-id": whose.user_id, "--agent-id": whose.agent_id, "--run-id": whose.run_id,
+            "--budget": budget if budget != opt.BUDGET else None, "--top-k": setup.top_k,
+            "--router": _absolute(parts.router), "--counter": parts.counter, "--retriever": parts.retriever,
+            "--embedder": parts.embedder, "--timeout": model.timeout,
+            "--model": model.model if opt.is_url(model.model) else _absolute(model.model), "--model-name": model.name,
+            "--no-focus": setup.no_focus or None, "--guard": setup.guard,
             "--max-seconds": None if max_seconds == ours.SECONDS else max_seconds,
         }  # fmt: skip
-        entry = _command(given) if address is None else _url(address, ours.PATH, key_env)
+        entry = _start_entry(given) if address is None else _url_entry(address, ours.PATH, key_env)
         show.document({"mcpServers": {"retcon": entry}})
         return
-    with opt.opened(
-        db, create=True, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k,
-        timeout=timeout, focus=not no_focus, guard=guard, **chosen,
-    ) as memory:  # fmt: skip
+    with setup.open(db, create=True) as memory:
         server = ours.build(ours.Desk(memory, bound_to(bound), budget), workers)
         purger = Purger(memory.unpurged, memory.purge)
 
@@ -103,7 +85,7 @@ def mcp(
             ours.serve_http(server, workers, close, address)
 
 
-def _ours() -> Any:
+def _import_server() -> Any:
     """The server's parts, which need the optional package."""
     try:
         from retcon import mcp as ours
@@ -112,7 +94,7 @@ def _ours() -> Any:
     return ours
 
 
-def _key(name: str | None) -> str | None:
+def _read_key(name: str | None) -> str | None:
     """The key in the variable of that name."""
     if name is None:
         return None
@@ -122,7 +104,7 @@ def _key(name: str | None) -> str | None:
     return key
 
 
-def _command(given: dict[str, Any]) -> dict[str, Any]:
+def _start_entry(given: dict[str, Any]) -> dict[str, Any]:
     """How a client starts the server: by full paths, since it has its own folder and its own PATH."""
     program = os.path.join(os.path.dirname(sys.executable), "retcon")  # of this environment, not of another on the PATH
     start = [program] if os.path.exists(program) else [sys.executable, "-m", "retcon"]
@@ -131,7 +113,7 @@ def _command(given: dict[str, Any]) -> dict[str, Any]:
     return {"command": start[0], "args": [*start[1:], "mcp", *said]}
 
 
-def _url(address: Any, path: str, key_env: str | None) -> dict[str, Any]:
+def _url_entry(address: Any, path: str, key_env: str | None) -> dict[str, Any]:
     """How a client finds the server."""
     host = bracketed(address.names[0] if address.names else address.host)
     entry: dict[str, Any] = {"type": "http", "url": f"http://{host}:{address.port}{path}"}

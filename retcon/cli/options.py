@@ -1,14 +1,21 @@
-"""The options that verbs share, and where a verb's text comes from."""
+"""The options that verbs share, in groups, and where a verb's text comes from.
+
+A group is a frozen dataclass whose fields are options. A verb names it in its signature and is handed it filled;
+`spread` makes the flat signature that typer reads.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -18,11 +25,66 @@ from retcon.operate import ACTIONS, usable
 from retcon.perform import GUARDS
 from retcon.retrieve import RETRIEVERS
 from retcon.tokens import KNOWN
+from retcon.where import Where
 
+T = TypeVar("T")
+DB, BUDGET = DEFAULT_PATH, DEFAULT_BUDGET
 EMBEDDERS = ("hashing", "wordllama")
-_RETRIEVERS = ", ".join(RETRIEVERS)
 _FREE = usable(None)  # actions that need no model
 _PAID = tuple(name for name in ACTIONS if name not in _FREE)
+
+
+# -- groups into a signature -------------------------------------------------------------------------------------------
+
+
+def spread(verb: Callable[..., T]) -> Callable[..., T]:
+    """The verb with every group in its signature spread into the group's options, in the same order."""
+    given, hints = inspect.signature(verb).parameters, get_type_hints(verb, include_extras=True)
+    options = [each for name in given for each in _options(hints[name], name, given[name].default)]
+
+    def run(**values: Any) -> T:
+        return verb(**{name: _fill(hints[name], name, values) for name in given})
+
+    run.__name__, run.__doc__, run.__annotations__ = verb.__name__, verb.__doc__, {}
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    return run
+
+
+@functools.cache
+def _hints(group: Any) -> dict[str, Any]:
+    return get_type_hints(group, include_extras=True)
+
+
+def _options(kind: Any, name: str, default: Any) -> Iterator[inspect.Parameter]:
+    if not (isinstance(kind, type) and is_dataclass(kind)):
+        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        return
+    hints = _hints(kind)
+    for field in fields(kind):
+        none = inspect.Parameter.empty if field.default is MISSING else field.default
+        yield from _options(hints[field.name], f"{name}_{field.name}", none)
+
+
+def _fill(kind: Any, name: str, values: Mapping[str, Any]) -> Any:
+    """The value of an option, or the group made of its options' values."""
+    if not (isinstance(kind, type) and is_dataclass(kind)):
+        return values[name]
+    hints = _hints(kind)
+    return kind(**{each.name: _fill(hints[each.name], f"{name}_{each.name}", values) for each in fields(kind)})
+
+
+# -- single options ----------------------------------------------------------------------------------------------------
+
+
+def option(name: str, metavar: str, about: str, *, short: str | None = None, **more: Any) -> Any:
+    """An option that takes a value."""
+    return typer.Option(*(name,) if short is None else (name, short), metavar=metavar, help=about, **more)
+
+
+def flag(name: str, about: str, *, short: str | None = None) -> Any:
+    """An option that is there or not."""
+    return typer.Option(*(name,) if short is None else (name, short), help=about)
+
 
 Text = Annotated[str | None, typer.Argument(metavar="TEXT", help="The text; '-' or nothing reads standard input.")]
 Query = Annotated[str | None, typer.Argument(metavar="QUERY", help="The query; '-' or nothing reads standard input.")]
@@ -31,28 +93,16 @@ Question = Annotated[
 ]
 NoteId = Annotated[str, typer.Argument(metavar="ID", help="The note's id.")]
 
-Db = Annotated[str, typer.Option("--db", envvar="RETCON_DB", metavar="PATH", help="The store, one SQLite file.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Db = Annotated[str, option("--db", "PATH", "The store, one SQLite file.", envvar="RETCON_DB")]
+AsJson = Annotated[bool, flag("--json", "One JSON document on standard output.")]
+Yes = Annotated[bool, flag("--yes", "Do not ask.", short="-y")]
 
-UserId = Annotated[str | None, typer.Option("--user-id", "-u", metavar="ID", help="Whose notes.")]
-AgentId = Annotated[str | None, typer.Option("--agent-id", metavar="ID", help="Which agent's notes.")]
-RunId = Annotated[str | None, typer.Option("--run-id", metavar="ID", help="Which run's notes.")]
-
-Session = Annotated[str | None, typer.Option("--session", metavar="NAME", help="The conversation a note belongs to.")]
-Since = Annotated[str | None, typer.Option("--since", metavar="DATE", help="Only notes from this ISO date or time on.")]
-Until = Annotated[str | None, typer.Option("--until", metavar="DATE", help="Only notes up to this ISO date or time.")]
+Session = Annotated[str | None, option("--session", "NAME", "The conversation a note belongs to.")]
 Meta = Annotated[
-    list[str] | None,
-    typer.Option("--meta", metavar="KEY=VALUE", help="Metadata; a value that is JSON is read as JSON. Repeatable."),
+    list[str] | None, option("--meta", "KEY=VALUE", "Metadata; a value that is JSON is read as JSON. Repeatable.")
 ]
-Speaker = Annotated[str | None, typer.Option("--speaker", metavar="NAME", help="Who said it.")]
-Timestamp = Annotated[str | None, typer.Option("--timestamp", metavar="DATE", help="When it happened, ISO 8601.")]
-
-Budget = Annotated[
-    int, typer.Option("--budget", "-b", envvar="RETCON_BUDGET", metavar="TOKENS", help="Tokens the text may cost.")
-]
-TopK = Annotated[int | None, typer.Option("--top-k", "-k", metavar="N", help="Candidates to retrieve, 20 if not said.")]
+Budget = Annotated[int, option("--budget", "TOKENS", "Tokens the text may cost.", short="-b", envvar="RETCON_BUDGET")]
+TopK = Annotated[int | None, option("--top-k", "N", "Candidates to retrieve, 20 if not said.", short="-k")]
 
 
 def _actions() -> list[tuple[str, str]]:
@@ -61,83 +111,139 @@ def _actions() -> list[tuple[str, str]]:
 
 Action = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--action",
-        metavar="NAME",
-        help=f"Force {', '.join(_FREE)}; these need --model: {', '.join(_PAID)}.",
+        "NAME",
+        f"Force {', '.join(_FREE)}; these need --model: {', '.join(_PAID)}.",
         autocompletion=_actions,
     ),
 ]
-Exclude = Annotated[
-    list[str] | None,
-    typer.Option("--exclude", metavar="NAME", help="Leave it out. Repeatable.", autocompletion=_actions),
-]
-RouterFile = Annotated[
-    str | None, typer.Option("--router", metavar="FILE", help="A router's JSON file, or the name of one that ships.")
-]
-CounterName = Annotated[
-    str | None,
-    typer.Option("--counter", metavar="NAME", help=f"One of {', '.join(KNOWN)}.", autocompletion=lambda: [*KNOWN]),
-]
-RetrieverName = Annotated[
-    str | None,
-    typer.Option("--retriever", metavar="NAME", help=f"One of {_RETRIEVERS}.", autocompletion=lambda: [*RETRIEVERS]),
-]
-EmbedderName = Annotated[
-    str | None,
-    typer.Option("--embedder", metavar="NAME", help="One of hashing, wordllama.", autocompletion=lambda: [*EMBEDDERS]),
-]
+Exclude = Annotated[list[str] | None, option("--exclude", "NAME", "Leave it out. Repeatable.", autocompletion=_actions)]
 
-Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        envvar="RETCON_MODEL",
-        metavar="URL|FILE",
-        help="Who writes and reads: the base URL of an OpenAI-compatible endpoint, or a .gguf file.",
-    ),
-]
-ModelName = Annotated[
-    str | None,
-    typer.Option("--model-name", envvar="RETCON_MODEL_NAME", metavar="NAME", help="The model to ask for at the URL."),
-]
-Timeout = Annotated[
-    float | None, typer.Option("--timeout", metavar="SECONDS", help="For one reply of the model, 60 if not said.")
-]
-NoFocus = Annotated[bool, typer.Option("--no-focus", help="Records for any question, not written for this one.")]
+
+def _one_of(name: str, *names: str) -> Any:
+    return option(name, "NAME", f"One of {', '.join(names)}.", autocompletion=lambda: [*names])
+
+
+CounterName = Annotated[str | None, _one_of("--counter", *KNOWN)]
+RetrieverName = Annotated[str | None, _one_of("--retriever", *RETRIEVERS)]
+EmbedderName = Annotated[str | None, _one_of("--embedder", *EMBEDDERS)]
 GuardName = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--guard",
-        metavar="NAME",
-        help="Doubtful records: warn (keep and say so), or strict (take an action without a model).",
+        "NAME",
+        "Doubtful records: warn (keep and say so), or strict (take an action without a model).",
         autocompletion=lambda: [*GUARDS],
     ),
 ]
 
-DB, BUDGET = DEFAULT_PATH, DEFAULT_BUDGET
+
+# -- groups ------------------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def opened(db: str, *, create: bool = False, **options: Any) -> Iterator[Memory]:
-    """The memory in that file; one that is not there is made only with `create`. Options that are None are left out."""
-    if os.path.isdir(db):
-        raise StoreError(f"{db} is a folder: name a file in it")
-    if not create and db != ":memory:" and "://" not in db and not os.path.exists(db):
-        raise StoreError(f"{db} does not exist yet: 'retcon add' or 'retcon load' makes it, --db names another")
-    with Memory(db, **{name: value for name, value in options.items() if value is not None}) as memory:
-        yield memory
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whose:
+    """Whose notes."""
+
+    user_id: Annotated[str | None, option("--user-id", "ID", "Whose notes.", short="-u")] = None
+    agent_id: Annotated[str | None, option("--agent-id", "ID", "Which agent's notes.")] = None
+    run_id: Annotated[str | None, option("--run-id", "ID", "Which run's notes.")] = None
+
+    def where(self) -> Where:
+        """The value that is handed down."""
+        words = asdict(self)
+        return Where.of(metadata=metadata(words.pop("meta", None)), **words)
 
 
-def model(given: str | None, name: str | None, *, needed_by: str | None = None) -> dict[str, Any]:
-    """What `Memory` is told of the model. OPENAI_BASE_URL names one only where something cannot do without."""
-    if given is None and needed_by is not None:
-        given = os.environ.get("OPENAI_BASE_URL") or None
-        if given is None:
-            raise InputError(f"{needed_by} needs a model: --model URL or --model FILE.gguf, or set RETCON_MODEL")
-    if is_url(given) and not name:
-        raise InputError("an endpoint needs the name of the model to ask: --model-name, or set RETCON_MODEL_NAME")
-    return {"model": given, "model_name": name if is_url(given) else None}  # a file has a name of its own
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Which(Whose):
+    """Whose notes, and which of them."""
+
+    session: Session = None
+    since: Annotated[str | None, option("--since", "DATE", "Only notes from this ISO date or time on.")] = None
+    until: Annotated[str | None, option("--until", "DATE", "Only notes up to this ISO date or time.")] = None
+    meta: Meta = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteFields:
+    """What a new note says beside its text."""
+
+    session: Session = None
+    speaker: Annotated[str | None, option("--speaker", "NAME", "Who said it.")] = None
+    timestamp: Annotated[str | None, option("--timestamp", "DATE", "When it happened, ISO 8601.")] = None
+    meta: Meta = None
+
+    def keywords(self) -> dict[str, Any]:
+        """What `Memory` calls them."""
+        given = asdict(self)
+        return given | {"metadata": metadata(given.pop("meta"))}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelChoice:
+    """Who writes and reads."""
+
+    model: Annotated[
+        str | None,
+        option(
+            "--model",
+            "URL|FILE",
+            "Who writes and reads: the base URL of an OpenAI-compatible endpoint, or a .gguf file.",
+            envvar="RETCON_MODEL",
+        ),
+    ] = None
+    name: Annotated[
+        str | None, option("--model-name", "NAME", "The model to ask for at the URL.", envvar="RETCON_MODEL_NAME")
+    ] = None
+    timeout: Annotated[float | None, option("--timeout", "SECONDS", "For one reply of the model, 60 if not said.")] = (
+        None
+    )
+
+    def keywords(self, *, needed_by: str | None = None) -> dict[str, Any]:
+        """What `Memory` is told of it. OPENAI_BASE_URL names one only where something cannot do without."""
+        given = self.model
+        if given is None and needed_by is not None:
+            given = os.environ.get("OPENAI_BASE_URL") or None
+            if given is None:
+                raise InputError(f"{needed_by} needs a model: --model URL or --model FILE.gguf, or set RETCON_MODEL")
+        if is_url(given) and not self.name:
+            raise InputError("an endpoint needs the name of the model to ask: --model-name, or set RETCON_MODEL_NAME")
+        name = self.name if is_url(given) else None  # a file has a name of its own
+        return {"model": given, "model_name": name, "timeout": self.timeout}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The parts that a recall uses."""
+
+    router: Annotated[
+        str | None, option("--router", "FILE", "A router's JSON file, or the name of one that ships.")
+    ] = None
+    counter: CounterName = None
+    retriever: RetrieverName = None
+    embedder: EmbedderName = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """How a memory is opened."""
+
+    top_k: TopK = None
+    parts: Parts
+    model: ModelChoice
+    no_focus: Annotated[bool, flag("--no-focus", "Records for any question, not written for this one.")] = False
+    guard: GuardName = None
+
+    def open(
+        self, db: str, *, create: bool = False, needed_by: str | None = None
+    ) -> contextlib.AbstractContextManager[Memory]:
+        """The memory in that file; `needed_by` names what cannot do without a model."""
+        return open_memory(
+            db, create=create, **asdict(self.parts), **self.model.keywords(needed_by=needed_by), top_k=self.top_k,
+            focus=not self.no_focus, guard=self.guard,
+        )  # fmt: skip
 
 
 def is_url(given: str | None) -> bool:
@@ -148,6 +254,20 @@ def is_url(given: str | None) -> bool:
 def needs_model(action: str | None) -> str | None:
     """The action, if it is one that cannot run without a model."""
     return action if action in _PAID else None
+
+
+@contextlib.contextmanager
+def open_memory(db: str, *, create: bool = False, **options: Any) -> Iterator[Memory]:
+    """The memory in that file; one that is not there is made only with `create`. Options that are None are left out."""
+    if os.path.isdir(db):
+        raise StoreError(f"{db} is a folder: name a file in it")
+    if not create and db != ":memory:" and "://" not in db and not os.path.exists(db):
+        raise StoreError(f"{db} does not exist yet: 'retcon add' or 'retcon load' makes it, --db names another")
+    with Memory(db, **{name: value for name, value in options.items() if value is not None}) as memory:
+        yield memory
+
+
+# -- what is given -----------------------------------------------------------------------------------------------------
 
 
 def metadata(pairs: Sequence[str] | None, option: str = "--meta") -> dict[str, Any] | None:

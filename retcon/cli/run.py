@@ -44,7 +44,7 @@ class Group(TyperGroup):
     ) -> NoReturn:
         given = list(sys.argv[1:] if args is None else args)
         run = partial(super().main, given, "retcon", complete_var, False, windows_expand_args, **extra)
-        sys.exit(guarded(run, as_json="--json" in given[: given.index("--") if "--" in given else None]))
+        sys.exit(run_guarded(run, as_json="--json" in given[: given.index("--") if "--" in given else None]))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -55,7 +55,7 @@ class Group(TyperGroup):
             raise typer.Exit(INTERRUPTED) from None
 
 
-def guarded(run: Callable[[], Any], *, as_json: bool) -> int:
+def run_guarded(run: Callable[[], Any], *, as_json: bool) -> int:
     """The exit code of the run; an error is told in one line, or with `as_json` as one document, on standard error."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -80,14 +80,14 @@ def guarded(run: Callable[[], Any], *, as_json: bool) -> int:
         return _fail("system", f"{error.filename or 'output'}: {error.strerror or error}", as_json=as_json)
     except Exception as error:
         if isinstance(error, _Complaint):
-            return _fail("usage", _usage(error), as_json=as_json)
+            return _fail("usage", _explain_usage(error), as_json=as_json)
         if sys.flags.dev_mode:  # python -X dev -m retcon ... shows where it comes from
             raise
         told = f"a fault of retcon itself: {type(error).__name__}: {error}"
         return _fail("fault", told, as_json=as_json, exit_code=FAULT)
 
 
-def _usage(error: Any) -> str:
+def _explain_usage(error: Any) -> str:
     if getattr(error, "option_name", None) in ("--api-key", "--key"):
         return f"no {error.option_name}: others see a command line; a key is read from RETCON_API_KEY or OPENAI_API_KEY"
     where = getattr(getattr(error, "ctx", None), "command_path", "retcon")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from retcon.cli import options as opt
 from retcon.cli import show
+from retcon.cli.options import flag, option
 from retcon.errors import InputError
 from retcon.grant import IDS
 from retcon.server.keys import Entry, Keys
@@ -31,9 +33,7 @@ KEYS = (
 HOST, PORT = "127.0.0.1", 8700
 _LIMITS = Limits()
 
-KeyFile = Annotated[
-    str | None, typer.Option("--keys", metavar="FILE", help="Where keys are kept; beside the store if not said.")
-]
+KeyFile = Annotated[str | None, option("--keys", "FILE", "Where keys are kept; beside the store if not said.")]
 
 
 class Level(StrEnum):
@@ -44,64 +44,45 @@ class Level(StrEnum):
     ERROR = "error"
 
 
+def _limit(name: str, metavar: str, about: str, least: int | None = 1, most: int | None = None) -> Any:
+    return option(name, metavar, about, min=least, max=most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitOptions:
+    """Bounds on requests, by the names that `Limits` has for them."""
+
+    body: Annotated[int, _limit("--max-body", "BYTES", "Of a request.")] = _LIMITS.body
+    text: Annotated[int, _limit("--max-text", "N", "Characters of a note.")] = _LIMITS.text
+    budget: Annotated[int, _limit("--max-budget", "TOKENS", "Of a recall.", 0)] = _LIMITS.budget
+    top_k: Annotated[int, _limit("--max-top-k", "N", "Of a search.")] = _LIMITS.top_k
+    seconds: Annotated[float, _limit("--max-seconds", "S", "For one request.", None)] = _LIMITS.seconds
+    purge_every: Annotated[
+        float, _limit("--purge-every", "S", "Between two rewrites of the file after deletes.", None)
+    ] = _LIMITS.purge_every
+    in_flight: Annotated[int, _limit("--max-at-once", "N", "Requests; more are turned away.")] = _LIMITS.in_flight
+    key_in_flight: Annotated[int, _limit("--max-at-once-per-key", "N", "Requests of one key.")] = _LIMITS.key_in_flight
+    key_notes: Annotated[int, _limit("--max-notes-per-key", "N", "Notes in a key's scope; 0: any number.", 0)] = (
+        _LIMITS.key_notes
+    )
+    page_bytes: Annotated[int, _limit("--max-page-bytes", "BYTES", "Of the notes in one answer.")] = _LIMITS.page_bytes
+    connections: Annotated[int, _limit("--max-connections", "N", "Open at once.")] = _LIMITS.connections
+    rate: Annotated[float, _limit("--rate", "N", "Requests a second of one key; 0: any number.", 0)] = _LIMITS.rate
+    burst: Annotated[int, _limit("--burst", "N", "Requests of one key at once.")] = _LIMITS.burst
+    threads: Annotated[int, _limit("--threads", "N", "Reads at once.", most=64)] = _LIMITS.threads
+
+
 def serve(
     *,
-    host: Annotated[str, typer.Option("--host", metavar="HOST", help="Where to listen.")] = HOST,
-    port: Annotated[int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="0 takes a free one.")] = PORT,
+    host: Annotated[str, option("--host", "HOST", "Where to listen.")] = HOST,
+    port: Annotated[int, option("--port", "PORT", "0 takes a free one.", min=0, max=65535)] = PORT,
     keys: KeyFile = None,
-    top_k: opt.TopK = None,
-    router: opt.RouterFile = None,
-    counter: opt.CounterName = None,
-    retriever: opt.RetrieverName = None,
-    embedder: opt.EmbedderName = None,
-    model: opt.Model = None,
-    model_name: opt.ModelName = None,
-    timeout: opt.Timeout = None,
-    no_focus: opt.NoFocus = False,
-    guard: opt.GuardName = None,
+    setup: opt.Setup,
     reports: Annotated[
-        Path | None, typer.Option("--reports", metavar="DIR", help="Reports of 'retcon report' to show on the page.")
+        Path | None, option("--reports", "DIR", "Reports of 'retcon report' to show on the page.")
     ] = None,
-    max_body: Annotated[int, typer.Option("--max-body", metavar="BYTES", min=1, help="Of a request.")] = _LIMITS.body,
-    max_text: Annotated[int, typer.Option("--max-text", metavar="N", min=1, help="Characters of a note.")] = (
-        _LIMITS.text
-    ),
-    max_budget: Annotated[int, typer.Option("--max-budget", metavar="TOKENS", min=0, help="Of a recall.")] = (
-        _LIMITS.budget
-    ),
-    max_top_k: Annotated[int, typer.Option("--max-top-k", metavar="N", min=1, help="Of a search.")] = _LIMITS.top_k,
-    max_seconds: Annotated[float, typer.Option("--max-seconds", metavar="S", help="For one request.")] = (
-        _LIMITS.seconds
-    ),
-    purge_every: Annotated[
-        float,
-        typer.Option("--purge-every", metavar="S", help="Between two rewrites of the file after deletes."),
-    ] = _LIMITS.purge_every,
-    max_at_once: Annotated[
-        int, typer.Option("--max-at-once", metavar="N", min=1, help="Requests; more are turned away.")
-    ] = _LIMITS.in_flight,
-    max_at_once_per_key: Annotated[
-        int, typer.Option("--max-at-once-per-key", metavar="N", min=1, help="Requests of one key.")
-    ] = _LIMITS.key_in_flight,
-    max_notes_per_key: Annotated[
-        int, typer.Option("--max-notes-per-key", metavar="N", min=0, help="Notes in a key's scope; 0: any number.")
-    ] = _LIMITS.key_notes,
-    max_page_bytes: Annotated[
-        int, typer.Option("--max-page-bytes", metavar="BYTES", min=1, help="Of the notes in one answer.")
-    ] = _LIMITS.page_bytes,
-    max_connections: Annotated[
-        int, typer.Option("--max-connections", metavar="N", min=1, help="Open at once.")
-    ] = _LIMITS.connections,
-    rate: Annotated[
-        float, typer.Option("--rate", metavar="N", min=0, help="Requests a second of one key; 0: any number.")
-    ] = _LIMITS.rate,
-    burst: Annotated[int, typer.Option("--burst", metavar="N", min=1, help="Requests of one key at once.")] = (
-        _LIMITS.burst
-    ),
-    threads: Annotated[int, typer.Option("--threads", metavar="N", min=1, max=64, help="Reads at once.")] = (
-        _LIMITS.threads
-    ),
-    log: Annotated[Level, typer.Option("--log", metavar="LEVEL", help="info, warning or error.")] = Level.INFO,
+    limits: LimitOptions,
+    log: Annotated[Level, option("--log", "LEVEL", "info, warning or error.")] = Level.INFO,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -113,7 +94,7 @@ def serve(
     from retcon.server.run import check_host
     from retcon.server.run import serve as run
 
-    kept = _kept(keys, db)
+    kept = _key_store(keys, db)
     closed = kept.exist()
     if keys is not None and not closed:  # a mistyped path would let in whoever comes
         raise InputError(f"--keys {keys}: there is no key in it; 'retcon keys add --keys {keys}' makes one")
@@ -125,16 +106,9 @@ def serve(
         show.document({"url": url}) if as_json else show.out(told)
         sys.stdout.flush()
 
-    limits = Limits(
-        body=max_body, text=max_text, budget=max_budget, top_k=max_top_k, seconds=max_seconds, in_flight=max_at_once,
-        key_in_flight=max_at_once_per_key, key_notes=max_notes_per_key, page_bytes=max_page_bytes,
-        connections=max_connections, rate=rate, burst=burst, threads=threads, purge_every=purge_every,
-    )  # fmt: skip
-    with closing(kept), opt.opened(
-        db, create=True, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k,
-        timeout=timeout, focus=not no_focus, guard=guard, **opt.model(model, model_name),
-    ) as memory:  # fmt: skip
-        run(memory, host=host, port=port, keys=kept, limits=limits, reports=reports, log=log.value, ready=ready)
+    allowed = Limits(**asdict(limits))
+    with closing(kept), setup.open(db, create=True) as memory:
+        run(memory, host=host, port=port, keys=kept, limits=allowed, reports=reports, log=log.value, ready=ready)
 
 
 class KeyJob(StrEnum):
@@ -149,11 +123,9 @@ def keys(
     job: Annotated[KeyJob, typer.Argument(metavar="add|list|revoke", help="Make a key, show them, or end one.")],
     key_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Which key to revoke.")] = None,
     *,
-    user_id: opt.UserId = None,
-    agent_id: opt.AgentId = None,
-    run_id: opt.RunId = None,
-    admin: Annotated[bool, typer.Option("--admin", help="Every scope, and the metrics.")] = False,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the key is for, as a reminder.")] = "",
+    whose: opt.Whose,
+    admin: Annotated[bool, flag("--admin", "Every scope, and the metrics.")] = False,
+    name: Annotated[str, option("--name", "NAME", "What the key is for, as a reminder.")] = "",
     file: KeyFile = None,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
@@ -164,11 +136,11 @@ def keys(
     """
     if (key_id is None) == (job is KeyJob.REVOKE):
         raise InputError("revoke takes the id of a key, add and list take none")
-    kept = _kept(file, db)
+    kept = _key_store(file, db)
     try:
         if job is KeyJob.ADD:
-            secret, made = kept.add(user_id=user_id, agent_id=agent_id, run_id=run_id, admin=admin, name=name)
-            return show.document({"key": secret, **made.to_dict()}) if as_json else _made(secret, made)
+            secret, made = kept.add(**asdict(whose), admin=admin, name=name)
+            return show.document({"key": secret, **made.to_dict()}) if as_json else _tell_key(secret, made)
         if job is KeyJob.REVOKE:
             ended = kept.revoke(key_id or "")
             return show.document(ended.to_dict()) if as_json else show.out(f"revoked {ended.id}")
@@ -180,20 +152,20 @@ def keys(
     return show.table(map(_row, entries), "id", "for", "made", "revoked", "name") if entries else show.out("no keys")
 
 
-def _kept(file: str | None, db: str) -> Keys:
+def _key_store(file: str | None, db: str) -> Keys:
     """The keys in that file, or beside the store."""
     return Keys(file or (db if db == ":memory:" else f"{db}.keys"))
 
 
-def _made(secret: str, made: Entry) -> None:
-    show.out(f"{secret}\n\nkey {made.id} for {_bound(made)}. Keep it now: it is not shown again.")
+def _tell_key(secret: str, made: Entry) -> None:
+    show.out(f"{secret}\n\nkey {made.id} for {_name_scope(made)}. Keep it now: it is not shown again.")
 
 
 def _row(entry: Entry) -> tuple[str, ...]:
-    return entry.id, _bound(entry), entry.created_at[:10], (entry.revoked_at or "")[:10], entry.name
+    return entry.id, _name_scope(entry), entry.created_at[:10], (entry.revoked_at or "")[:10], entry.name
 
 
-def _bound(entry: Entry) -> str:
+def _name_scope(entry: Entry) -> str:
     """Whose notes the key opens, in words."""
     if entry.admin:
         return "everything"

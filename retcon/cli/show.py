@@ -9,14 +9,19 @@ import contextlib
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 from retcon.answer import Answer, Look
 from retcon.note import Claim, Decision, Dropped, Fidelity, Hit, Note, Recall, Record, Source, Usage
 
-Progress = Callable[[int], None]
+
+class Progress(Protocol):
+    """Told how many are done, and of how many if that is known only by then."""
+
+    def __call__(self, done: int, total: int | None = None, /) -> None: ...
+
 
 _CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 _ESCAPED = {code: f"\\u{code:04x}" for code in range(127, 160)}  # JSON leaves these as they are
@@ -120,12 +125,18 @@ def bar(what: str, total: int | None = None, *, every: int = 50) -> Iterator[Pro
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as drawn:
+    with Bars(*columns, console=Console(stderr=True), transient=True) as drawn:
         task = drawn.add_task(what, total=total)
-        yield lambda done: drawn.update(task, completed=done) if done % every == 0 or done == total else None
+
+        def step(done: int, of: int | None = total, /) -> None:
+            if done % every == 0 or done == of:
+                drawn.update(task, completed=done, total=of)
+
+        yield step
 
 
 # -- notes -------------------------------------------------------------------------------------------------------------
@@ -145,11 +156,11 @@ def notes(found: Sequence[Note]) -> None:
     """Notes as a table."""
     if not found:
         return warn("no notes found")
-    rows = ((note.id, *_said(note), note.text) for note in found)
+    rows = ((note.id, *_date_and_speaker(note), note.text) for note in found)
     return table(rows, "id", "date", "speaker", "text")
 
 
-def _said(note: Note) -> tuple[str, str]:
+def _date_and_speaker(note: Note) -> tuple[str, str]:
     return day(note.timestamp), note.speaker or "-"
 
 
@@ -176,11 +187,11 @@ def hits(found: Sequence[Hit]) -> None:
     """Ranked notes as a table; a note that says the same as a better one is marked."""
     if not found:
         return warn("no note matches")
-    rows = ((str(hit.rank), f"{hit.score:.2f}", *_said(hit.note), _marked(hit)) for hit in found)
+    rows = ((str(hit.rank), f"{hit.score:.2f}", *_date_and_speaker(hit.note), _mark_duplicate(hit)) for hit in found)
     return table(rows, ">#", ">score", "date", "speaker", "text")
 
 
-def _marked(hit: Hit) -> str:
+def _mark_duplicate(hit: Hit) -> str:
     return f"(= {hit.duplicate_of}) {hit.text}" if hit.duplicate_of else hit.text
 
 
@@ -198,8 +209,8 @@ def recall(found: Recall, *, verbose: bool = False) -> None:
         out("(no text)")
     out()
     fold(sources(found.sources))
-    dropped(found.dropped, verbose=verbose)
-    for line in generated(found):
+    drops(found.dropped, verbose=verbose)
+    for line in generation_lines(found):
         fold(line)
     if found.record is not None or found.usage.model_calls:
         out(cost(found.usage))
@@ -230,7 +241,7 @@ def by_reason(found: Sequence[Dropped]) -> dict[str, list[Dropped]]:
     return {code: list(group) for code, group in groupby(ranked, key=lambda d: d.code)}
 
 
-def dropped(found: Sequence[Dropped], *, verbose: bool = False) -> None:
+def drops(found: Sequence[Dropped], *, verbose: bool = False) -> None:
     """What stayed out: each note with its reason, or a line per reason with the first few."""
     if verbose and found:
         out(f"dropped {plural(len(found), 'note')}:")
@@ -257,37 +268,37 @@ def decision(found: Decision) -> None:
 # -- what a model wrote and read ---------------------------------------------------------------------------------------
 
 
-def generated(found: Recall) -> Iterator[str]:
+def generation_lines(found: Recall) -> Iterator[str]:
     """Lines about generated text: the record, then each claim that is not its sources' own. None for raw text."""
     if found.record is not None:
-        yield _record(found.record)
+        yield _describe_record(found.record)
     if found.fidelity is not None:
-        yield from _doubts(found.fidelity)
+        yield from _fidelity_lines(found.fidelity)
 
 
-def _record(record: Record) -> str:
+def _describe_record(record: Record) -> str:
     origin = "reused" if record.reused else "written now"
     aim = "for this query" if record.focus else "for any query"
     return f"record {record.id[:12]}, {origin}, by {record.model}, {aim}"
 
 
-def _doubts(found: Fidelity) -> Iterator[str]:
+def _fidelity_lines(found: Fidelity) -> Iterator[str]:
     for claim in found.unsupported:
-        yield f"unsupported {_claim(claim)}: no source says it"
+        yield f"unsupported {_name_claim(claim)}: no source says it"
     for ours, theirs in found.mutated:
-        yield f"changed {_claim(ours)}: {theirs.note or 'the source'} says {_quoted(theirs)}"
+        yield f"changed {_name_claim(ours)}: {theirs.note or 'the source'} says {_quote(theirs)}"
     if found.missing:
         more = f" and {len(found.missing) - FEW} more" if len(found.missing) > FEW else ""
-        yield f"left out, though near the query: {', '.join(map(_claim, found.missing[:FEW]))}{more}"
+        yield f"left out, though near the query: {', '.join(map(_name_claim, found.missing[:FEW]))}{more}"
     if not found.unsupported and not found.mutated:
         yield f"fidelity: {plural(found.supported, 'checkable claim')}, nothing unsupported or changed"
 
 
-def _claim(claim: Claim) -> str:
-    return f"{claim.kind} {_quoted(claim)}"
+def _name_claim(claim: Claim) -> str:
+    return f"{claim.kind} {_quote(claim)}"
 
 
-def _quoted(claim: Claim) -> str:
+def _quote(claim: Claim) -> str:
     return f'"{one_line(claim.text)}"'
 
 
@@ -306,14 +317,14 @@ def look(found: Look, number: int, *, verbose: bool = False) -> None:
     fold(sources(recalled.sources), indent=indent)
     if verbose and recalled.text:
         block(recalled.text, mark=f"{indent}| ")
-    for line in (*generated(recalled), f"reader: {_said_by_reader(found)}", cost(found.usage)):
+    for line in (*generation_lines(recalled), f"reader: {_reader_words(found)}", cost(found.usage)):
         fold(line, indent=indent)
     sys.stdout.flush()
     for warning in recalled.warnings:
         warn(warning)
 
 
-def _said_by_reader(found: Look) -> str:
+def _reader_words(found: Look) -> str:
     if not found.recall.text:
         return "not asked, there is no text to read"
     if found.error is not None:
@@ -330,7 +341,7 @@ def answer(found: Answer) -> None:
         out(f"{len(found.looks)} looks, {cost(found.usage)}")
 
 
-def kept(counts: Mapping[str, int]) -> str:
+def cache_counts(counts: Mapping[str, int]) -> str:
     """How many records and replies."""
     replies = f"{counts['replies']:,} {'reply' if counts['replies'] == 1 else 'replies'}"
     return f"{plural(counts['records'], 'record')} and {replies}"
@@ -338,7 +349,7 @@ def kept(counts: Mapping[str, int]) -> str:
 
 def cache(counts: Mapping[str, int]) -> None:
     """What is kept of a model's work."""
-    out(f"{kept(counts)}, {size(counts['bytes'])}")
+    out(f"{cache_counts(counts)}, {size(counts['bytes'])}")
     out(f"a reply was found {plural(counts['hits'], 'time')}, not found {plural(counts['misses'], 'time')}")
 
 

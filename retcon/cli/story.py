@@ -47,10 +47,10 @@ def _recall(recall: dict[str, Any], *, stated: bool) -> None:
     out()
     fold(f"{recall['budget']} tokens, {recall['tokens']} used. {recall['decision']['reason']}", indent="  ")
     block(recall["text"] or "(no text)", mark="  | ")
-    fold(f"{_kept(recall, stated)}; {_dropped(recall)}", indent="  ")
+    fold(f"{_evidence(recall, stated)}; {_drops(recall)}", indent="  ")
 
 
-def _kept(recall: dict[str, Any], stated: bool) -> str:
+def _evidence(recall: dict[str, Any], stated: bool) -> str:
     gold = f"{recall['evidence']} of {plural(recall['of'], 'gold turn')}"
     if not recall["of"]:
         return "The answer is in no note"
@@ -59,7 +59,7 @@ def _kept(recall: dict[str, Any], stated: bool) -> str:
     return f"{'All' if recall['survives'] else 'Not all'} words of the answer are there, with {gold}"
 
 
-def _dropped(recall: dict[str, Any]) -> str:
+def _drops(recall: dict[str, Any]) -> str:
     codes = [dropped["code"] for dropped in recall["dropped"]]
     counts = ", ".join(f"{codes.count(code)} {code.replace('_', ' ')}" for code in dict.fromkeys(codes))
     return f"{plural(len(codes), 'note')} dropped: {counts}" if codes else "nothing dropped"

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from enum import StrEnum
 from importlib.metadata import entry_points
 from itertools import count
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -17,11 +17,14 @@ from retcon.cli import files, show
 from retcon.cli import mcp as mcps
 from retcon.cli import options as opt
 from retcon.cli import serve as serving
+from retcon.cli.options import flag, option
 from retcon.cli.run import Group
 from retcon.errors import InputError
 from retcon.memory import Memory
 from retcon.note import Scope
 from retcon.store import Deleted
+
+Verb = TypeVar("Verb", bound=Callable[..., object])
 
 app = typer.Typer(
     cls=Group,
@@ -39,9 +42,15 @@ def main() -> None:
     app()
 
 
-def examples(*lines: str) -> str:
-    """An epilog that shows how a verb is called."""
-    return "\n\n\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+def command(*examples: str, name: str | None = None) -> Callable[[Verb], Verb]:
+    """Adds a verb to the command line, under examples of how it is called."""
+    epilog = "\n\n\b\nExamples:\n" + "\n".join(f"  {line}" for line in examples)
+
+    def add(verb: Verb) -> Verb:
+        app.command(name, epilog=epilog)(opt.spread(verb))
+        return verb
+
+    return add
 
 
 def _version(wanted: bool) -> None:
@@ -62,27 +71,18 @@ def _retcon(
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-@app.command(
-    epilog=examples(
-        'retcon add "I adopted a cat named Pixel." -u ann --timestamp 2026-05-09',
-        "cat diary.txt | retcon add -u ann --session diary --meta topic=pets",
-        "retcon add --messages chat.json -u ann --session s1",
-    )
+@command(
+    'retcon add "I adopted a cat named Pixel." -u ann --timestamp 2026-05-09',
+    "cat diary.txt | retcon add -u ann --session diary --meta topic=pets",
+    "retcon add --messages chat.json -u ann --session s1",
 )
 def add(
     text: opt.Text = None,
     *,
-    file: Annotated[
-        str | None, typer.Option("--messages", metavar="FILE", help="JSON list of role and content; '-' is stdin.")
-    ] = None,
-    note_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The note's id, else random.")] = None,
-    user_id: opt.UserId = None,
-    agent_id: opt.AgentId = None,
-    run_id: opt.RunId = None,
-    session: opt.Session = None,
-    speaker: opt.Speaker = None,
-    timestamp: opt.Timestamp = None,
-    meta: opt.Meta = None,
+    file: Annotated[str | None, option("--messages", "FILE", "JSON list of role and content; '-' is stdin.")] = None,
+    note_id: Annotated[str | None, option("--id", "ID", "The note's id, else random.")] = None,
+    whose: opt.Whose,
+    about: opt.NoteFields,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -90,33 +90,25 @@ def add(
     if file is not None and text is not None:
         raise InputError("give a text or --messages, not both")
     what: Any = opt.messages(file) if file is not None else opt.text_of(text, "text")
-    values = opt.metadata(meta)
-    with opt.opened(db, create=True) as memory:
-        stored = memory.add(
-            what, id=note_id, user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, speaker=speaker,
-            timestamp=timestamp, metadata=values,
-        )  # fmt: skip
+    fields = about.keywords()
+    with opt.open_memory(db, create=True) as memory:
+        stored = memory.add(what, id=note_id, **asdict(whose), **fields)
     if as_json:
         return show.results(stored)
     ids = [note.id for note in stored]
     return show.out(f"stored {show.plural(len(ids), 'note')}: {', '.join(ids[:5])}{' ...' if len(ids) > 5 else ''}")
 
 
-@app.command(
-    epilog=examples(
-        'retcon supersede 4f1c "The cat is called Dot, not Pixel."',
-        'echo "Flat 3, not Flat 5." | retcon supersede addr-1 --timestamp 2026-04-04',
-    )
+@command(
+    'retcon supersede 4f1c "The cat is called Dot, not Pixel."',
+    'echo "Flat 3, not Flat 5." | retcon supersede addr-1 --timestamp 2026-04-04',
 )
 def supersede(
     note_id: opt.NoteId,
     text: opt.Text = None,
     *,
-    new_id: Annotated[str | None, typer.Option("--new-id", metavar="ID", help="The correction's id.")] = None,
-    session: opt.Session = None,
-    speaker: opt.Speaker = None,
-    timestamp: opt.Timestamp = None,
-    meta: opt.Meta = None,
+    new_id: Annotated[str | None, option("--new-id", "ID", "The correction's id.")] = None,
+    about: opt.NoteFields,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -124,31 +116,25 @@ def supersede(
 
     Recall finds the correction from now on. The older note stays as it was, and history shows both.
     """
-    words, values = opt.text_of(text, "text"), opt.metadata(meta)
-    with opt.opened(db) as memory:
-        stored = memory.supersede(
-            note_id, words, new_id=new_id, session=session, speaker=speaker, timestamp=timestamp, metadata=values
-        )
+    words, fields = opt.text_of(text, "text"), about.keywords()
+    with opt.open_memory(db) as memory:
+        stored = memory.supersede(note_id, words, new_id=new_id, **fields)
     if as_json:
         return show.document(stored.to_dict())
     return show.out(f"stored {stored.id}, which supersedes {note_id}")
 
 
-@app.command(
-    epilog=examples(
-        "retcon delete 4f1c 9ab2 --yes",
-        "retcon delete --all -u ann --yes",
-        "retcon delete --everything --db old.db",
-    )
+@command(
+    "retcon delete 4f1c 9ab2 --yes",
+    "retcon delete --all -u ann --yes",
+    "retcon delete --everything --db old.db",
 )
 def delete(
     ids: Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Notes to delete.")] = None,
     *,
-    whole: Annotated[bool, typer.Option("--all", help="All notes of the scope that is named.")] = False,
-    everything: Annotated[bool, typer.Option("--everything", help="All notes of the store.")] = False,
-    user_id: opt.UserId = None,
-    agent_id: opt.AgentId = None,
-    run_id: opt.RunId = None,
+    whole: Annotated[bool, flag("--all", "All notes of the scope that is named.")] = False,
+    everything: Annotated[bool, flag("--everything", "All notes of the store.")] = False,
+    whose: opt.Whose,
     yes: opt.Yes = False,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
@@ -158,17 +144,17 @@ def delete(
     Their words leave the files too, before the command ends; where another reader holds the log back, a warning says
     so, and the next delete or close does it.
     """
-    scope = Scope(user_id, agent_id, run_id)
-    if bool(ids) + whole + everything != 1 or whole != (scope != Scope()):
+    if bool(ids) + whole + everything != 1 or whole != (whose != opt.Whose()):
         raise InputError("name ids, or --all with a user, agent or run id, or --everything")
-    with opt.opened(db) as memory:
-        _ask(memory, ids or [], scope, yes=yes)
-        gone = memory.store.delete(ids) if ids else memory.delete_all(**asdict(scope), everything=everything)
+    with opt.open_memory(db) as memory:
+        where = whose.where()
+        _confirm_delete(memory, ids or [], where.scope, yes=yes)
+        gone = memory.store.delete(ids) if ids else memory.delete_all(where=where, everything=everything)
         gone = replace(gone, purged=not gone.notes or memory.purge())
     _tell_deleted(gone, as_json=as_json)
 
 
-def _ask(memory: Memory, ids: list[str], scope: Scope, *, yes: bool) -> None:
+def _confirm_delete(memory: Memory, ids: list[str], scope: Scope, *, yes: bool) -> None:
     """Goes on only with a yes: from the option, or from a person at the terminal."""
     if yes:
         return
@@ -189,70 +175,51 @@ def _tell_deleted(gone: Deleted, *, as_json: bool) -> None:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-@app.command(epilog=examples("retcon get 4f1c", "retcon get 4f1c --json | jq -r .text"))
+@command("retcon get 4f1c", "retcon get 4f1c --json | jq -r .text")
 def get(note_id: opt.NoteId, *, db: opt.Db = opt.DB, as_json: opt.AsJson = False) -> None:
     """Show one note."""
-    with opt.opened(db) as memory:
+    with opt.open_memory(db) as memory:
         found = memory.get(note_id)
     return show.document(found.to_dict()) if as_json else show.note(found)
 
 
-@app.command(
-    "list",
-    epilog=examples(
-        "retcon list -u ann",
-        "retcon list -u ann --session s1 --since 2026-05-01 --limit 20",
-        "retcon list --superseded --json",
-    ),
+@command(
+    "retcon list -u ann",
+    "retcon list -u ann --session s1 --since 2026-05-01 --limit 20",
+    "retcon list --superseded --json",
+    name="list",
 )
 def list_(
     *,
-    user_id: opt.UserId = None,
-    agent_id: opt.AgentId = None,
-    run_id: opt.RunId = None,
-    session: opt.Session = None,
-    since: opt.Since = None,
-    until: opt.Until = None,
-    meta: opt.Meta = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many.")] = None,
-    superseded: Annotated[bool, typer.Option("--superseded", help="Show superseded notes too.")] = False,
+    which: opt.Which,
+    limit: Annotated[int | None, option("--limit", "N", "At most so many.", short="-n", min=1)] = None,
+    superseded: Annotated[bool, flag("--superseded", "Show superseded notes too.")] = False,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
     """List notes in the order they were added."""
-    with opt.opened(db) as memory:
-        found = memory.get_all(
-            user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, since=since, until=until,
-            metadata=opt.metadata(meta), limit=limit, superseded=superseded,
-        )  # fmt: skip
+    with opt.open_memory(db) as memory:
+        found = memory.get_all(where=which.where(), limit=limit, superseded=superseded)
     return show.results(found) if as_json else show.notes(found)
 
 
-@app.command(epilog=examples("retcon history 4f1c", "retcon history 4f1c --json"))
+@command("retcon history 4f1c", "retcon history 4f1c --json")
 def history(note_id: opt.NoteId, *, db: opt.Db = opt.DB, as_json: opt.AsJson = False) -> None:
     """Show every version of a note, oldest first."""
-    with opt.opened(db) as memory:
+    with opt.open_memory(db) as memory:
         found = memory.history(note_id)
     return show.results(found) if as_json else show.versions(found)
 
 
-@app.command(
-    epilog=examples(
-        'retcon search "cat" -u ann',
-        'retcon search "rent" -u ann -k 5 --since 2026-03-01 --json',
-        'echo "what did I pay for the saw" | retcon search',
-    )
+@command(
+    'retcon search "cat" -u ann',
+    'retcon search "rent" -u ann -k 5 --since 2026-03-01 --json',
+    'echo "what did I pay for the saw" | retcon search',
 )
 def search(
     query: opt.Query = None,
     *,
-    user_id: opt.UserId = None,
-    agent_id: opt.AgentId = None,
-    run_id: opt.RunId = None,
-    session: opt.Session = None,
-    since: opt.Since = None,
-    until: opt.Until = None,
-    meta: opt.Meta = None,
+    which: opt.Which,
     top_k: opt.TopK = None,
     retriever: opt.RetrieverName = None,
     embedder: opt.EmbedderName = None,
@@ -261,97 +228,53 @@ def search(
 ) -> None:
     """Rank notes by how well they match a query."""
     words = opt.text_of(query, "query")
-    with opt.opened(db, top_k=top_k, retriever=retriever, embedder=embedder) as memory:
-        found = memory.search(
-            words, user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, since=since, until=until,
-            metadata=opt.metadata(meta),
-        )  # fmt: skip
+    with opt.open_memory(db, top_k=top_k, retriever=retriever, embedder=embedder) as memory:
+        found = memory.search(words, where=which.where())
     return show.results(found) if as_json else show.hits(found)
 
 
 # -- the decision and the text -----------------------------------------------------------------------------------------
 
 
-@app.command(
-    epilog=examples(
-        'retcon recall "When did I get my cat?" -u ann --budget 64',
-        'retcon recall "When did I get my cat?" -u ann --exclude extract --json',
-        'retcon recall "my cat" -u ann --action merge --model http://localhost:8000/v1 --model-name qwen',
-        'retcon recall "my cat" -u ann --text | llm "When did I get my cat?"',
-    )
+@command(
+    'retcon recall "When did I get my cat?" -u ann --budget 64',
+    'retcon recall "When did I get my cat?" -u ann --exclude extract --json',
+    'retcon recall "my cat" -u ann --action merge --model http://localhost:8000/v1 --model-name qwen',
+    'retcon recall "my cat" -u ann --text | llm "When did I get my cat?"',
 )
 def recall(
     query: opt.Query = None,
     *,
     budget: opt.Budget = opt.BUDGET,
-    user_id: opt.UserId = None,
-    agent_id: opt.AgentId = None,
-    run_id: opt.RunId = None,
-    session: opt.Session = None,
-    since: opt.Since = None,
-    until: opt.Until = None,
-    meta: opt.Meta = None,
+    which: opt.Which,
     action: opt.Action = None,
     exclude: opt.Exclude = None,
-    top_k: opt.TopK = None,
-    router: opt.RouterFile = None,
-    counter: opt.CounterName = None,
-    retriever: opt.RetrieverName = None,
-    embedder: opt.EmbedderName = None,
-    model: opt.Model = None,
-    model_name: opt.ModelName = None,
-    timeout: opt.Timeout = None,
-    no_focus: opt.NoFocus = False,
-    guard: opt.GuardName = None,
-    text_only: Annotated[bool, typer.Option("--text", help="Print the packed text and nothing else.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name every dropped note with its reason.")] = False,
+    setup: opt.Setup,
+    text_only: Annotated[bool, flag("--text", "Print the packed text and nothing else.")] = False,
+    verbose: Annotated[bool, flag("--verbose", "Name every dropped note with its reason.", short="-v")] = False,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
     """Print the best text within a budget, and why."""
     words = opt.text_of(query, "query")
-    chosen = opt.model(model, model_name, needed_by=opt.needs_model(action))
-    with opt.opened(
-        db, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k, timeout=timeout,
-        focus=not no_focus, guard=guard, **chosen,
-    ) as memory:  # fmt: skip
-        found = memory.recall(
-            words, budget, user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, since=since, until=until,
-            metadata=opt.metadata(meta), action=action, exclude=exclude or (),
-        )  # fmt: skip
+    with setup.open(db, needed_by=opt.needs_model(action)) as memory:
+        found = memory.recall(words, budget, where=which.where(), action=action, exclude=exclude or ())
     if as_json:
         return show.document(found.to_dict())
     return show.text(found) if text_only else show.recall(found, verbose=verbose)
 
 
-@app.command(
-    epilog=examples(
-        'retcon decide "When did I get my cat?" -u ann --budget 64',
-        'retcon decide "my cat" -u ann --router my-router.json --model qwen.gguf --json',
-    )
+@command(
+    'retcon decide "When did I get my cat?" -u ann --budget 64',
+    'retcon decide "my cat" -u ann --router my-router.json --model qwen.gguf --json',
 )
 def decide(
     query: opt.Query = None,
     *,
     budget: opt.Budget = opt.BUDGET,
-    user_id: opt.UserId = None,
-    agent_id: opt.AgentId = None,
-    run_id: opt.RunId = None,
-    session: opt.Session = None,
-    since: opt.Since = None,
-    until: opt.Until = None,
-    meta: opt.Meta = None,
+    which: opt.Which,
     exclude: opt.Exclude = None,
-    top_k: opt.TopK = None,
-    router: opt.RouterFile = None,
-    counter: opt.CounterName = None,
-    retriever: opt.RetrieverName = None,
-    embedder: opt.EmbedderName = None,
-    model: opt.Model = None,
-    model_name: opt.ModelName = None,
-    timeout: opt.Timeout = None,
-    no_focus: opt.NoFocus = False,
-    guard: opt.GuardName = None,
+    setup: opt.Setup,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -360,53 +283,28 @@ def decide(
     With a model, its actions take part in the decision; nothing is asked of it.
     """
     words = opt.text_of(query, "query")
-    chosen = opt.model(model, model_name)
-    with opt.opened(
-        db, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k, timeout=timeout,
-        focus=not no_focus, guard=guard, **chosen,
-    ) as memory:  # fmt: skip
-        found = memory.decide(
-            words, budget, user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, since=since, until=until,
-            metadata=opt.metadata(meta), exclude=exclude or (),
-        )  # fmt: skip
+    with setup.open(db) as memory:
+        found = memory.decide(words, budget, where=which.where(), exclude=exclude or ())
     return show.document(found.to_dict()) if as_json else show.decision(found)
 
 
-@app.command(
-    epilog=examples(
-        'retcon ask "When did I get my cat?" -u ann --model http://localhost:8000/v1 --model-name qwen',
-        'retcon ask "When did I get my cat?" -u ann --model qwen.gguf --budget 64 --max-looks 2',
-        'RETCON_MODEL=qwen.gguf retcon ask "my cat\'s name" -u ann --json | jq -r .answer',
-    )
+@command(
+    'retcon ask "When did I get my cat?" -u ann --model http://localhost:8000/v1 --model-name qwen',
+    'retcon ask "When did I get my cat?" -u ann --model qwen.gguf --budget 64 --max-looks 2',
+    'RETCON_MODEL=qwen.gguf retcon ask "my cat\'s name" -u ann --json | jq -r .answer',
 )
 def ask(
     question: opt.Question = None,
     *,
     budget: opt.Budget = opt.BUDGET,
-    user_id: opt.UserId = None,
-    agent_id: opt.AgentId = None,
-    run_id: opt.RunId = None,
-    session: opt.Session = None,
-    since: opt.Since = None,
-    until: opt.Until = None,
-    meta: opt.Meta = None,
-    max_looks: Annotated[int, typer.Option("--max-looks", metavar="N", help="At most so many looks.")] = 4,
+    which: opt.Which,
+    max_looks: Annotated[int, option("--max-looks", "N", "At most so many looks.")] = 4,
     max_tokens: Annotated[
-        int | None,
-        typer.Option("--max-tokens", metavar="N", min=1, help="No further look once the model read and wrote so many."),
+        int | None, option("--max-tokens", "N", "No further look once the model read and wrote so many.", min=1)
     ] = None,
-    safe: Annotated[bool, typer.Option("--safe", help="One look more, at whole notes, comes first.")] = False,
-    top_k: opt.TopK = None,
-    router: opt.RouterFile = None,
-    counter: opt.CounterName = None,
-    retriever: opt.RetrieverName = None,
-    embedder: opt.EmbedderName = None,
-    model: opt.Model = None,
-    model_name: opt.ModelName = None,
-    timeout: opt.Timeout = None,
-    no_focus: opt.NoFocus = False,
-    guard: opt.GuardName = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the text that the reader was given.")] = False,
+    safe: Annotated[bool, flag("--safe", "One look more, at whole notes, comes first.")] = False,
+    setup: opt.Setup,
+    verbose: Annotated[bool, flag("--verbose", "Show the text that the reader was given.", short="-v")] = False,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -416,15 +314,10 @@ def ask(
     same budget. The exit code is 0 also where the answer is not in memory.
     """
     words = opt.text_of(question, "question")
-    chosen = opt.model(model, model_name, needed_by="ask")
     numbers = count(1)
-    with opt.opened(
-        db, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k, timeout=timeout,
-        focus=not no_focus, guard=guard, **chosen,
-    ) as memory:  # fmt: skip
+    with setup.open(db, needed_by="ask") as memory:
         found = memory.ask(
-            words, budget, user_id=user_id, agent_id=agent_id, run_id=run_id, session=session, since=since, until=until,
-            metadata=opt.metadata(meta), max_looks=max_looks, max_tokens=max_tokens, safe=safe,
+            words, budget, where=which.where(), max_looks=max_looks, max_tokens=max_tokens, safe=safe,
             seen=None if as_json else lambda look: show.look(look, next(numbers), verbose=verbose),
         )  # fmt: skip
     return show.document(found.to_dict()) if as_json else show.answer(found)
@@ -433,16 +326,12 @@ def ask(
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-@app.command(epilog=examples("retcon export notes.jsonl", "retcon export - -u ann | gzip > ann.jsonl.gz"))
+@command("retcon export notes.jsonl", "retcon export - -u ann | gzip > ann.jsonl.gz")
 def export(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Where to write; '-' is standard output.")],
     *,
-    user_id: opt.UserId = None,
-    agent_id: opt.AgentId = None,
-    run_id: opt.RunId = None,
-    skip_damaged: Annotated[
-        bool, typer.Option("--skip-damaged", help="Leave out notes that do not match their checksum.")
-    ] = False,
+    whose: opt.Whose,
+    skip_damaged: Annotated[bool, flag("--skip-damaged", "Leave out notes that do not match their checksum.")] = False,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -450,20 +339,20 @@ def export(
 
     Superseded notes are included, so that load brings back the same memory.
     """
-    scope = Scope(user_id, agent_id, run_id)
-    with opt.opened(db) as memory:
+    with opt.open_memory(db) as memory:
+        where = whose.where()
         if file == "-":
             if as_json:
-                return show.results(memory.get_all(**asdict(scope), superseded=True))
-            return show.jsonl(memory.lines(scope, skip_damaged=skip_damaged))
-        with show.bar("export", memory.store.count(scope)) as progress:
-            written = memory.export(file, **asdict(scope), skip_damaged=skip_damaged, progress=progress)
+                return show.results(memory.get_all(where=where, superseded=True))
+            return show.jsonl(memory.lines(where=where, skip_damaged=skip_damaged))
+        with show.bar("export", memory.store.count(where.scope)) as progress:
+            written = memory.export(file, where=where, skip_damaged=skip_damaged, progress=progress)
     if as_json:
         return show.document({"path": file, "notes": written})
     return show.out(f"wrote {show.plural(written, 'note')} to {file}")
 
 
-@app.command(epilog=examples("retcon load notes.jsonl", "zcat ann.jsonl.gz | retcon load - --db copy.db"))
+@command("retcon load notes.jsonl", "zcat ann.jsonl.gz | retcon load - --db copy.db")
 def load(
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSONL, a note a line; '-' is standard input.")],
     *,
@@ -475,7 +364,7 @@ def load(
     It is one transaction; notes that are there already are passed over.
     """
     total = None if file == "-" else opt.count_lines(file)
-    with opt.opened(db, create=True) as memory, show.bar("load", total) as progress:
+    with opt.open_memory(db, create=True) as memory, show.bar("load", total) as progress:
         added = memory.load(opt.stdin_lines() if file == "-" else file, progress=progress)
     return show.document({"added": added}) if as_json else show.out(f"added {show.plural(added, 'note')} to {db}")
 
@@ -487,7 +376,7 @@ class CacheJob(StrEnum):
     CLEAR = "clear"
 
 
-@app.command(epilog=examples("retcon cache stats --json", "retcon cache clear --yes"))
+@command("retcon cache stats --json", "retcon cache clear --yes")
 def cache(
     job: Annotated[CacheJob, typer.Argument(metavar="stats|clear", help="Count what is kept, or remove it all.")],
     *,
@@ -499,59 +388,59 @@ def cache(
 
     Notes stay as they are. What was cleared costs calls of the model when it is wanted again.
     """
-    with opt.opened(db) as memory:
+    with opt.open_memory(db) as memory:
         if job is CacheJob.STATS:
             kept = memory.cache_stats()
             return show.document(kept) if as_json else show.cache(kept)
         if not yes:
             _confirm_clear(memory)
         gone = memory.clear_cache()
-    return show.document(gone) if as_json else show.out(f"cleared {show.kept(gone)}")
+    return show.document(gone) if as_json else show.out(f"cleared {show.cache_counts(gone)}")
 
 
 def _confirm_clear(memory: Memory) -> None:
     """Goes on only where a person at the terminal says yes."""
     if not sys.stdin.isatty():
         raise InputError("what a model wrote costs calls to write again: say --yes where no one can be asked")
-    typer.confirm(f"clear {show.kept(memory.cache_stats())}?", abort=True, err=True)
+    typer.confirm(f"clear {show.cache_counts(memory.cache_stats())}?", abort=True, err=True)
 
 
 # -- the file, verbs of others, serving --------------------------------------------------------------------------------
 
-Verbs = Iterable[tuple[Callable[..., object], Sequence[str]]]  # a verb, and examples of it
+
+def add_verbs(verbs: Iterable[tuple[Callable[..., object], Sequence[str]]]) -> None:
+    """Add verbs, each with examples of it."""
+    for verb, examples in verbs:
+        command(*examples)(verb)
 
 
-def _register(verbs: Verbs) -> None:
-    for verb, shown in verbs:
-        app.command(epilog=examples(*shown))(verb)
+def add_plugins() -> None:
+    """Add the laboratory's verbs, and those of any package that declares some; one that fails is named and left out."""
+    for plugin in sorted(entry_points(group="retcon.verbs"), key=lambda each: each.name):
+        try:
+            add_verbs(plugin.load())
+        except Exception as error:
+            show.warn(f"no verbs of {plugin.name} ({plugin.value}): {type(error).__name__}: {error}")
 
 
-_register([(files.check, files.CHECK), (files.backup, files.BACKUP), (files.restore, files.RESTORE)])
-for plugin in sorted(entry_points(group="retcon.verbs"), key=lambda each: each.name):
-    _register(plugin.load())  # the laboratory's verbs, and those of any package that declares some
-_register([(serving.serve, serving.SERVE), (serving.keys, serving.KEYS), (mcps.mcp, mcps.EXAMPLES)])
+add_verbs([(files.check, files.CHECK), (files.backup, files.BACKUP), (files.restore, files.RESTORE)])
+add_plugins()
+add_verbs([(serving.serve, serving.SERVE), (serving.keys, serving.KEYS), (mcps.mcp, mcps.EXAMPLES)])
 
 
 # -- about retcon ------------------------------------------------------------------------------------------------------
 
 
-@app.command(
-    epilog=examples(
-        "retcon doctor",
-        "retcon doctor --db agent.db --router my-router.json --json",
-        "retcon doctor --model http://localhost:8000/v1 --model-name qwen --check-model",
-    )
+@command(
+    "retcon doctor",
+    "retcon doctor --db agent.db --router my-router.json --json",
+    "retcon doctor --model http://localhost:8000/v1 --model-name qwen --check-model",
 )
 def doctor(
     *,
-    router: opt.RouterFile = None,
-    counter: opt.CounterName = None,
-    retriever: opt.RetrieverName = None,
-    embedder: opt.EmbedderName = None,
-    model: opt.Model = None,
-    model_name: opt.ModelName = None,
-    timeout: opt.Timeout = None,
-    check_model: Annotated[bool, typer.Option("--check-model", help="Ask the model for a word.")] = False,
+    parts: opt.Parts,
+    model: opt.ModelChoice,
+    check_model: Annotated[bool, flag("--check-model", "Ask the model for a word.")] = False,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -559,18 +448,15 @@ def doctor(
 
     The exit code is 1 if something is broken. No model is asked without --check-model.
     """
-    from retcon.cli.doctor import Wanted, examine, tell
+    from retcon.cli.doctor import examine, tell
 
-    report = examine(
-        db, Wanted(model, model_name, timeout, check_model), router=router, counter=counter, retriever=retriever,
-        embedder=embedder,
-    )  # fmt: skip
+    report = examine(db, parts, model, check=check_model)
     show.document(report) if as_json else tell(report)
     if not report["ok"]:
         raise typer.Exit(1)
 
 
-@app.command(epilog=examples("retcon demo", "retcon demo --json", "COLUMNS=120 retcon demo | less"))
+@command("retcon demo", "retcon demo --json", "COLUMNS=120 retcon demo | less")
 def demo(*, as_json: opt.AsJson = False) -> None:
     """Show recalls of a sample conversation.
 
@@ -583,7 +469,7 @@ def demo(*, as_json: opt.AsJson = False) -> None:
     return show.document(dict(acts)) if as_json else tell(acts)
 
 
-@app.command(epilog=examples("retcon version", "retcon version --json"))
+@command("retcon version", "retcon version --json")
 def version(*, as_json: opt.AsJson = False) -> None:
     """Show the version."""
     show.document({"version": retcon.__version__}) if as_json else show.out(f"retcon {retcon.__version__}")

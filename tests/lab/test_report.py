@@ -28,6 +28,7 @@ from report_page import embedded, parsed
 from test_outcomes import world
 from typer.testing import CliRunner
 
+from retcon.cli.options import spread
 from retcon.cli.run import Group as Verbs
 from retcon.errors import InputError, MissingExtraError
 from retcon.lab.cli import report as verb
@@ -532,7 +533,7 @@ def test_whatever_the_rows_a_report_comes_of_them(kind: str) -> None:
 
 def run(*words: str) -> tuple[int, str, str]:
     app = typer.Typer(cls=Verbs)
-    app.command()(verb.report)
+    app.command()(spread(verb.report))
     app.callback()(lambda: None)
     found = CliRunner().invoke(app, ["report", *words])
     return found.exit_code, found.stdout, found.stderr

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated
 
 from retcon.cli import options as opt
 from retcon.cli import show
+from retcon.cli.options import option
 from retcon.errors import InputError
-from retcon.lab.cli import label as study
-from retcon.lab.cli.learn import Dataset, File, Judge, Setting
+from retcon.lab.cli import options as lab
+from retcon.lab.cli import tell
 
 EXAMPLES = (
     "retcon report outcomes.csv -o report",
@@ -24,21 +21,19 @@ EXAMPLES = (
 
 
 def report(
-    file: File,
+    file: lab.File,
     *,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="The folder that it is written to.")
-    ] = Path("report"),
-    judge: Judge = None,
-    dataset: Dataset = None,
-    setting: Setting = None,
-    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="What stands at the top.")] = None,
+    output: Annotated[Path, option("--output", "DIR", "The folder that it is written to.", short="-o")] = Path(
+        "report"
+    ),
+    judge: lab.Judge = None,
+    rows: lab.StudyRows,
+    title: Annotated[str | None, option("--title", "TEXT", "What stands at the top.")] = None,
     about: Annotated[
-        list[str] | None,
-        typer.Option("--about", metavar="KEY=VALUE", help="What the rows do not say, as model=qwen. Repeatable."),
+        list[str] | None, option("--about", "KEY=VALUE", "What the rows do not say, as model=qwen. Repeatable.")
     ] = None,
-    draws: Annotated[int, typer.Option("--draws", metavar="N", min=100, help="Bootstrap replicates.")] = 10_000,
-    repeats: Annotated[int, typer.Option("--repeats", metavar="N", min=1, help="Ways to deal the folds.")] = 1,
+    draws: Annotated[int, option("--draws", "N", "Bootstrap replicates.", min=100)] = 10_000,
+    repeats: lab.Repeats = 1,
     as_json: opt.AsJson = False,
 ) -> None:
     """Write a report of measured outcomes: one page with every table and figure.
@@ -48,41 +43,16 @@ def report(
     """
     from retcon.lab.report.build import make_report, write_report
 
-    chosen = rows_of(file, dataset=dataset, setting=setting)
-    with bar() as progress:
+    chosen = rows.read(file)
+    with show.bar("report", every=1) as progress:
         made = make_report(
-            chosen, judge=judge, title=title, about=said(about), draws=draws, repeats=repeats, progress=progress
+            chosen, judge=judge, title=title, about=_pairs(about), draws=draws, repeats=repeats, progress=progress
         )
-        written = write_report(made, output)
-    if as_json:
-        return show.document(
-            {
-                "folder": str(output),
-                "files": list(written.files),
-                "tables": list(written.tables),
-                "figures": list(written.figures),
-                "missing": dict(written.missing),
-            }
-        )
-    for key, why in written.missing.items():
-        show.warn(f"no {key}: {why}")
-    return show.out(
-        f"wrote {show.plural(len(written.tables), 'table')} and {show.plural(len(written.figures), 'figure')} to"
-        f" {output / 'report.html'}"
-    )
+        found = write_report(made, output)
+    return show.document(tell.report_dict(found)) if as_json else tell.report(found)
 
 
-@contextlib.contextmanager
-def bar() -> Iterator[Callable[[int, int], None] | None]:
-    """A callback (done, total), drawn on standard error where that is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    with study.stages() as step:
-        yield lambda done, total: step("report", done, total)
-
-
-def said(pairs: Sequence[str] | None) -> dict[str, str]:
+def _pairs(pairs: Sequence[str] | None) -> dict[str, str]:
     """KEY=VALUE pairs, word for word."""
     found = {}
     for pair in pairs or ():
@@ -91,16 +61,3 @@ def said(pairs: Sequence[str] | None) -> dict[str, str]:
             raise InputError(f"--about takes KEY=VALUE, not {pair[:80]!r}")
         found[key.strip()] = value.strip()
     return found
-
-
-def rows_of(file: str, *, dataset: str | None, setting: str | None) -> Any:
-    """The outcomes of a file that were asked for."""
-    from retcon.lab import outcomes
-
-    chosen = outcomes.read(file)
-    for name, wanted in (("dataset", dataset), ("setting", setting)):
-        there = sorted(set(chosen.columns[name].tolist()))
-        if wanted is not None and wanted not in there:
-            raise InputError(f"no {name} {wanted!r} among these rows of {file}; there are {', '.join(there)}")
-        chosen = chosen.where(**{name: wanted})
-    return chosen

@@ -1,14 +1,14 @@
 """Every verb of the laboratory, with examples of it."""
 
-from retcon.lab.cli.bench import ADVISE, BENCH, advise, bench
-from retcon.lab.cli.label import LABEL, label
-from retcon.lab.cli.learn import CALIBRATE, CROSSFIT, FIT, calibrate, crossfit, fit
-from retcon.lab.cli.mechanism import EXAMPLES as MECHANISM
-from retcon.lab.cli.mechanism import mechanism
-from retcon.lab.cli.report import EXAMPLES as REPORT
-from retcon.lab.cli.report import report
+from retcon.lab.cli import advise, bench, label, learn, mechanism, report
 
 VERBS = (
-    (label, LABEL), (fit, FIT), (calibrate, CALIBRATE), (crossfit, CROSSFIT), (bench, BENCH), (report, REPORT),
-    (advise, ADVISE), (mechanism, MECHANISM),
-)  # fmt: skip
+    (label.label, label.EXAMPLES),
+    (learn.fit, learn.FIT),
+    (learn.calibrate, learn.CALIBRATE),
+    (learn.crossfit, learn.CROSSFIT),
+    (bench.bench, bench.EXAMPLES),
+    (report.report, report.EXAMPLES),
+    (advise.advise, advise.EXAMPLES),
+    (mechanism.mechanism, mechanism.EXAMPLES),
+)
