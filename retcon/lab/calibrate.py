@@ -90,7 +90,7 @@ def certified_threshold(
     _check_levels(alpha, delta)
     rows = _rows(advantage, chosen, retained)
     sweep = _sweep(_candidates(rows.advantage), rows.advantage, rows.gain, rows.harmed_at)
-    tau = sweep.best(sweep.certified(rows.n, alpha, delta), rows.n)
+    tau = sweep.best(sweep.passing(rows.n, alpha, delta), rows.n)
     harms = int(np.count_nonzero(rows.harmed_at >= tau))
     return rows.at(tau, bound=_bound_of(tau, harms, rows.n, delta), alpha=alpha, delta=delta)
 
@@ -262,7 +262,7 @@ class _Sweep:
     harms: NDArray[np.int64]
     gain: _Floats  # total utility above retention's
 
-    def certified(self, n: int, alpha: float, delta: float) -> NDArray[np.bool_]:
+    def passing(self, n: int, alpha: float, delta: float) -> NDArray[np.bool_]:
         """Which candidates pass: abstain-all, which harms nobody, and those with few enough harms among n."""
         return np.isposinf(self.tau) | (self.harms <= _most_harms(n, alpha, delta))
 
@@ -303,7 +303,7 @@ def _share_threshold(by_budget: Mapping[int, _Rows], alpha: float, delta: float)
     last = np.max([np.where(r.chosen < r.retained, r.advantage, -math.inf) for r in every], axis=0)
     harmed_at = last[last > -math.inf]
     sweep = _sweep(_candidates(advantage), advantage, gain, harmed_at)
-    tau = sweep.best(sweep.certified(n, alpha, delta), n * len(every))
+    tau = sweep.best(sweep.passing(n, alpha, delta), n * len(every))
     bound = _bound_of(tau, int(np.count_nonzero(harmed_at >= tau)), n, delta)
     return {b: rows.at(tau, bound=bound, alpha=alpha, delta=delta) for b, rows in by_budget.items()}
 

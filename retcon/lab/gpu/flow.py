@@ -131,7 +131,7 @@ class Flow:
         return _Batch(batch.rows + new.rows, torch.cat(masks), seen, torch.cat([each.tokens for each in both]))
 
     def _unfinished(self, batch: _Batch) -> list[int]:
-        return [i for i, row in enumerate(batch.rows) if not self._ended(row)]
+        return [i for i, row in enumerate(batch.rows) if not self._has_ended(row)]
 
     def _keep(self, batch: _Batch, stays: list[int]) -> None:
         """Drop all other rows, and the columns that none of these uses."""
@@ -193,12 +193,12 @@ class Flow:
         values = (scores.gather(1, chosen) - scores.logsumexp(dim=1, keepdim=True)).squeeze(1).tolist()
         tokens = chosen.squeeze(1)
         for row, token, value in zip(rows, tokens.tolist(), values, strict=True):
-            if not self._ended(row):
+            if not self._has_ended(row):
                 row.said.append(token)
                 row.logprobs.append(value)
         return tokens
 
-    def _ended(self, row: Row) -> bool:
+    def _has_ended(self, row: Row) -> bool:
         return len(row.said) >= row.ask.max_tokens or (bool(row.said) and row.said[-1] in self.ends)
 
 
