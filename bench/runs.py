@@ -28,7 +28,7 @@ from retcon.lab.label import cells, label
 from retcon.lab.outcomes import write
 from retcon.lab.protocols import PROTOCOLS, SHORT, cases
 from retcon.model import Ask, Chat, Reply, chat
-from retcon.store.replies import Kept
+from retcon.store import Kept
 
 PREREG = ROOT / "bench" / "prereg"
 MODEL = "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M-bf16"

@@ -10,8 +10,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-from retcon.answer import Answer
 from retcon.errors import StoreError
+from retcon.ladder import Answer
 from retcon.memory import DEFAULT_PATH, Memory
 from retcon.note import Decision, Hit, Note, Recall
 from retcon.store import Deleted

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from retcon.errors import BusyError, ModelError
 from retcon.model.base import Ask, Chat, Reply, plain_ask, sound
 from retcon.note import Note
-from retcon.store.replies import Kept, ReplyStats
+from retcon.store import Kept, ReplyStats
 from retcon.store.sqlite import SqliteStore
 
 FORMAT = 1  # raise it when a kept reply no longer means what it meant

@@ -85,7 +85,8 @@ def cluster(query: str, hits: Sequence[Hit], costs: Sequence[int], *, cap: int =
     of it. A note that only fills up has no such right, unless there is nothing else.
     """
     kept: list[tuple[Hit, int]] = []
-    dropped, used = [], 0
+    over: list[tuple[Hit, Dropped]] = []
+    used = 0
     alone = all(cost > cap for cost in costs)
     for hit, cost in zip(hits, costs, strict=True):
         deadline.check()
@@ -95,8 +96,14 @@ def cluster(query: str, hits: Sequence[Hit], costs: Sequence[int], *, cap: int =
             used += cap // 2 if large else cost
         else:
             reason = f"needs {cost} tokens, {max(cap - used, 0)} left under the candidate cap of {cap}"
-            dropped.append(Dropped(hit.id, "cap", reason, cost))
-    return Cluster(query, tuple(hit for hit, _ in kept), tuple(dropped), tuple(cost for _, cost in kept))
+            over.append((hit, Dropped(hit.id, "cap", reason, cost)))
+    return Cluster(
+        query,
+        hits=tuple(hit for hit, _ in kept),
+        dropped=tuple(drop for _, drop in over),
+        costs=tuple(cost for _, cost in kept),
+        over_cap=tuple(hit for hit, _ in over),
+    )
 
 
 # -- bm25 ------------------------------------------------------------------------------------------------------------

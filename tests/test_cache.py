@@ -19,7 +19,7 @@ from retcon.cache import CachedChat, Owners, ReplyCache, cache_key, owners
 from retcon.errors import BusyError, RateLimitError
 from retcon.model import Ask, Chat, FakeChat, HttpChat, Reply
 from retcon.note import Note
-from retcon.store.replies import Kept, ReplyStats
+from retcon.store import Kept, ReplyStats
 
 KEY = "sk-canary-5555aaaa7777bbbb"
 

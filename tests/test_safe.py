@@ -19,7 +19,8 @@ from retcon.lab.calibrate import upper_bound
 from retcon.lab.fit_ladder import served, walk, whole_first
 from retcon.lab.learn import calibrate_router
 from retcon.lab.outcomes import Panel, from_rows, panel
-from retcon.route import Ladder, Router, shipped
+from retcon.ladder import Ladder
+from retcon.route import Router, shipped
 
 NAMES = ("retain", "extract", "merge")
 BUDGETS = (32, 64)

@@ -25,7 +25,7 @@ from retcon.lab import judge
 from retcon.lab.outcomes import JUDGE, Outcomes, from_rows
 from retcon.lab.protocols import Case, Protocol
 from retcon.model import Ask, Chat, Reply
-from retcon.note import RETAIN, Packed
+from retcon.note import RETAIN, REWRITE, Packed
 from retcon.tokens import counter
 
 AGNOSTIC = "-agnostic"
@@ -327,7 +327,7 @@ def _write_all(todo: Sequence[Cell], desk: Desk) -> list[Context | ModelError]:
         left = [place for place in left if isinstance(made[place], _WaitingError)]
         for action, asks in wanted.items():
             # a note that holds nothing for the question may be rewritten to nothing; a record of nothing is a failure
-            desk.answer(asks.values(), _version(action), f"write {action}", worded=action != operate.REWRITE)
+            desk.answer(asks.values(), _version(action), f"write {action}", worded=action != REWRITE)
     return made
 
 
@@ -340,16 +340,16 @@ def _generate(cell: Cell, desk: Desk, wanted: dict[str, Ask]) -> Context | Model
         return Context(cell.case.retained(cell.budget))
     count = cell.case.protocol.count
     if not operate.ACTIONS[cell.action].needs_model:
-        return Context(operate.operate(cell.action, cell.case.cluster, cell.budget, count=count).packed)
+        return Context(operate.operate(cell.action, cell.case.cluster, cell.budget, count=count))
     try:
-        made = operate.operate(
+        packed = operate.operate(
             cell.action, cell.case.cluster, cell.budget, count=count, focus=cell.focus,
             chat=_Known(desk, _version(cell.action), wanted), **cell.draw,
         )  # fmt: skip
     except ModelError as error:
         return error
-    spent = made.usage
-    return Context(made.packed, spent.model_calls, spent.completion_tokens, spent.prompt_tokens, spent.seconds)
+    spent = packed.usage
+    return Context(packed, spent.model_calls, spent.completion_tokens, spent.prompt_tokens, spent.seconds)
 
 
 def _guarded(cell: Cell, context: Context) -> Context:

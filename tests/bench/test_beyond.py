@@ -12,7 +12,8 @@ from bench.findings import rounded, ways_to_draw
 from bench.shown import load
 from retcon.lab.fit_ladder import served, walk
 from retcon.lab.outcomes import Panel, from_rows, panel
-from retcon.route import Ladder, Router
+from retcon.ladder import Ladder
+from retcon.route import Router
 
 BUDGETS = (512, 1024)
 

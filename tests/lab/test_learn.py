@@ -32,8 +32,9 @@ from retcon.lab.crossfit import LADDERS, TWICE, Direct, Rules, always, crossfit,
 from retcon.lab.learn import calibrate_router, calibration_rows, constants, fit_router, summarise
 from retcon.lab.outcomes import KEY, SEEN, SPENT, Outcomes, Panel, from_rows, panel
 from retcon.lab.stats import interval, resample
+from retcon.ladder import Ladder
 from retcon.operate import PROMPTS
-from retcon.route import Ladder, Router
+from retcon.route import Router
 
 ROOT = Path(__file__).parents[2]
 MADE = {
