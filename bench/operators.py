@@ -25,9 +25,10 @@ from rich.progress import track
 from bench import data_file
 from bench.extract import content, survival
 from retcon import answer
-from retcon.cache import CachedChat, ReplyCache
+from retcon.cache import CachedChat
 from retcon.errors import ModelError
 from retcon.fidelity import check
+from retcon.lab.reply_cache import ReplyCache
 from retcon.model import Chat, chat
 from retcon.note import Cluster, Hit, Note
 from retcon.operate import ACTIONS, operate

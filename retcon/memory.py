@@ -6,7 +6,6 @@ query -> retrieve -> Cluster -> features -> route -> Decision -> operate -> Pack
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import time
@@ -21,7 +20,7 @@ from typing import Any, Self, Unpack, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from retcon import answer, pack, retrieve, validate
+from retcon import answer, jsonl, pack, retrieve, validate
 from retcon.errors import InputError, StoreError, shown
 from retcon.features import features, query_type
 from retcon.ladder import Answer, Look, climb, first_look, replace_action
@@ -33,7 +32,7 @@ from retcon.route import Mismatch, Router, default_router
 from retcon.store import Deleted, Progress
 from retcon.store.backup import backup
 from retcon.store.checking import Check
-from retcon.store.connections import PRIVATE, Sync
+from retcon.store.connections import Sync
 from retcon.store.sqlite import SqliteStore
 from retcon.tokens import Counter, check_budget, counter
 from retcon.trace import span
@@ -101,7 +100,7 @@ class Memory:
         self.now, self.new_id = now, new_id
         self._owns_chat = isinstance(model, str)
         self.chat = None if model is None else chat(model, name=model_name, key=_key(model, api_key), timeout=timeout)
-        # the default was learned with one model and serves with any: no news, but nothing is certified either
+        # the default router was learned with one model and serves with any: no warning, but no certificate either
         self._mismatch, self._reader_mismatch = self._compare_router(focus, quiet=MODELS if router is None else ())
         self.store = SqliteStore(_path(path), sync=sync)
         self._performer = Performer(
@@ -413,20 +412,7 @@ class Memory:
         scope, target = resolve_scope(where, words), Path(path)
         if any(os.path.realpath(target) == os.path.realpath(self.store.path + end) for end in ("", "-wal", "-shm")):
             raise InputError(f"{target} is the store itself: export to another file")
-        part = target.with_name(f"{target.name}.{os.urandom(4).hex()}.part")
-        try:
-            with open(part, "x", encoding="utf-8", newline="\n", opener=_private) as file:
-                written = 0
-                for written, line in enumerate(self._lines(scope, skip_damaged=skip_damaged), 1):
-                    file.write(line)
-                    if progress is not None:
-                        progress(written)
-            os.replace(part, target)
-        except OSError as error:
-            raise StoreError(f"cannot write {target}: {error.strerror or error}") from error
-        finally:
-            part.unlink(missing_ok=True)
-        return written
+        return jsonl.write(target, self._lines(scope, skip_damaged=skip_damaged), progress=progress)
 
     def lines(
         self, *, where: Where | None = None, skip_damaged: bool = False, **words: Unpack[ScopeWords]
@@ -435,14 +421,8 @@ class Memory:
         return self._lines(resolve_scope(where, words), skip_damaged=skip_damaged)
 
     def _lines(self, scope: Scope, *, skip_damaged: bool) -> Iterator[str]:
-        written: set[str] = set()
-        for note in self.store.all(scope, superseded=True, skip_damaged=skip_damaged):
-            plain = {name: value for name, value in note.to_dict().items() if name != "superseded_by"}
-            if skip_damaged:  # what was left out cannot be followed or superseded
-                written.add(note.id)
-                lost = [link for link in ("follows", "supersedes") if plain.get(link, note.id) not in written]
-                plain = {name: value for name, value in plain.items() if name not in lost}
-            yield json.dumps(plain, ensure_ascii=False, sort_keys=True) + "\n"
+        notes = self.store.all(scope, superseded=True, skip_damaged=skip_damaged)
+        return jsonl.dump(notes, gaps=skip_damaged)
 
     def load(self, source: str | os.PathLike[str] | Iterable[str], *, progress: Progress | None = None) -> int:
         """How many new notes came in from a JSONL file or from lines, in one transaction; known ids are passed over."""
@@ -471,15 +451,7 @@ class Memory:
             yield note
 
     def _parse(self, lines: Iterable[str]) -> Iterator[Note]:
-        stamp = self._stamp()
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                note = self._note(validate.draft(json.loads(line)), stamp)
-            except (ValueError, RecursionError) as error:  # InputError is a ValueError too
-                raise InputError(f"line {number}: {str(error).splitlines()[0]}") from None
-            yield note
+        return jsonl.parse(lines, partial(self._note, stamp=self._stamp()))
 
     def _note(self, draft: Mapping[str, Any], stamp: str) -> Note:
         named = draft if "id" in draft else {**draft, "id": self.new_id()}
@@ -535,11 +507,6 @@ class Memory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _private(path: str, flags: int) -> int:
-    """A new file that only its owner may read."""
-    return os.open(path, flags, PRIVATE)
 
 
 def _guard(given: str) -> Guard:

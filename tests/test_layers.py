@@ -31,7 +31,7 @@ LAYERS = (
         "fidelity",
     ),  # values in, values out
     ("model", "store", "cache"),  # each with its one outside system
-    ("retrieve", "operate", "answer", "perform"),  # the stages that are handed a model or a store
+    ("retrieve", "operate", "answer", "perform", "jsonl"),  # the stages that are handed a model or a store
     ("memory",),  # all of it together
     ("aio", "grant", "serving", "server", "mcp", "cli", "demo", "integrations", "__init__", "__main__"),  # faces
     ("lab",),

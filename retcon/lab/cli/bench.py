@@ -224,9 +224,9 @@ class Ready:
 @contextlib.contextmanager
 def started(todo: Sequence[Any], out: Path, given: Given, *, judged: bool) -> Iterator[Ready | None]:
     """The models and the cache of a folder, after what the run will take has been said; None where that was all."""
-    from retcon.cache import ReplyCache
     from retcon.lab import label as labels
     from retcon.lab.bench import REPLIES
+    from retcon.lab.reply_cache import ReplyCache
 
     path = out / REPLIES
     if not given.dry_run:

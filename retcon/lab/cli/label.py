@@ -162,9 +162,9 @@ def label(
     What it will take is said before it starts. Stopped at any point, the same command goes on where it was: replies
     are kept in the cache. The exit code is 1 where some outcomes could not be measured; run it again for those.
     """
-    from retcon.cache import ReplyCache
     from retcon.lab import label as labels
     from retcon.lab.outcomes import write
+    from retcon.lab.reply_cache import ReplyCache
 
     rules = altered(
         protocol_of(protocol, budgets, data), retriever=retriever, top_k=top_k, cap=cap, counter=counter,
