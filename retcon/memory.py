@@ -325,7 +325,7 @@ class Memory:
             found,
             tried=tuple(dict.fromkeys((*exclude, decision.action, found.action))),
             usage=replace(found.usage, seconds=time.perf_counter() - started),
-            again=partial(self._again, cluster, decision.budget),
+            again=partial(self._escalate, cluster, decision.budget),
         )
 
     def _safe_action(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> str:
@@ -341,7 +341,7 @@ class Memory:
         started = time.perf_counter()
         return self._recall(cluster, self._decide(cluster, budget, None, tried), tried, started)
 
-    def _again(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> Recall | None:
+    def _escalate(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> Recall | None:
         """The next best recall whose action was not tried: one that fell back to a text seen before is passed over."""
         found = self._next(cluster, budget, tried)
         while found is not None and found.action in tried:

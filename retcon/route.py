@@ -110,7 +110,7 @@ class Router:
         others = [action for action in left if action != RETAIN]
         best = max(others, key=mu.__getitem__) if others else RETAIN  # max keeps the first of equals
         advantage, tau = mu[best] - mu[RETAIN], self.threshold(budget)
-        ruled = False if self.fit_rules and budget <= 0 else self.ruled(seen)
+        ruled = False if self.fit_rules and budget <= 0 else self.apply_fit_rule(seen)
         accepts = self._accepts(advantage, tau) if ruled is None else ruled
         replaces = RETAIN not in left or (bool(others) and accepts)
         decision = Decision(
@@ -159,7 +159,7 @@ class Router:
         """The caller's own actions that the router does not know; they come after the end of its ladder."""
         return tuple(name for name in available if name not in self.actions and name not in DEFAULT_ORDER)
 
-    def ruled(self, x: Sequence[float]) -> bool | None:
+    def apply_fit_rule(self, x: Sequence[float]) -> bool | None:
         """Whether fit alone says to replace (no note fits) or not to (all do); None where it is left to prediction."""
         notes, fit = x[PLACES["notes"]], x[PLACES["fit"]]
         if not self.fit_rules or (notes and 0 < fit < 1):
@@ -380,11 +380,11 @@ def _because(router: Router, decision: Decision, best: str) -> str:
         return "the only action left"
     if RETAIN not in left:
         return _best_of_rest(router, decision)
-    if (ruled := router.ruled(tuple(decision.features.values()))) is not None:
+    if (ruled := router.apply_fit_rule(tuple(decision.features.values()))) is not None:
         return _by_fit(decision, best, ruled)
     if decision.action in router.reasons:
-        return Template(router.reasons[decision.action]).substitute(_spoken(decision))
-    return _compared(router, decision, best)
+        return Template(router.reasons[decision.action]).substitute(_reason_values(decision))
+    return _compare_scores(router, decision, best)
 
 
 def _best_of_rest(router: Router, decision: Decision) -> str:
@@ -394,7 +394,7 @@ def _best_of_rest(router: Router, decision: Decision) -> str:
     return f"retain is out, and it is {_verb(router)} {chosen} against {other} for {second}, the next"
 
 
-def _compared(router: Router, decision: Decision, best: str) -> str:
+def _compare_scores(router: Router, decision: Decision, best: str) -> str:
     if decision.threshold == math.inf:
         return f"calibration accepted no replacing action at {decision.budget} tokens"
     keeps = decision.action == RETAIN
@@ -429,7 +429,7 @@ def _verb(router: Router) -> str:
     return "scored" if router.kind == "rule" else "predicted"
 
 
-def _spoken(decision: Decision) -> dict[str, str]:
+def _reason_values(decision: Decision) -> dict[str, str]:
     """What the $names of a reason stand for."""
     seen = decision.features
     return {name: f"{value:.4g}" for name, value in seen.items()} | {
