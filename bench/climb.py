@@ -19,7 +19,7 @@ from bench.findings import estimated, keep, rounded, rows_of, ways_to_draw
 from bench.gate import DRAWS, JUDGES, ROWS, SEED, halves
 from retcon.lab.fit_ladder import LOOKS, Array, Walked, served, walk, whole_first
 from retcon.lab.outcomes import Panel, panel
-from retcon.route import Router, shipped
+from retcon.route import Router, load_shipped
 
 SAFE = "whole notes first"
 RUNS = {"locomo-product": "locomo-abstention", "pool-product": "pool-abstention"}  # answerable -> not answerable
@@ -69,7 +69,7 @@ def run() -> dict[str, Any]:
             unanswerable = panel(rows_of(other), judge=judge)
             found[judge][name] = {
                 "questions": len(asked.questions), "unanswerable": len(unanswerable.questions),
-                "routers": {each: ladder(shipped(each), asked, unanswerable) for each in ROUTERS},
+                "routers": {each: ladder(load_shipped(each), asked, unanswerable) for each in ROUTERS},
             }  # fmt: skip
     plain: dict[str, Any] = rounded({"seed": SEED, "draws": DRAWS, "judges": found})
     return plain

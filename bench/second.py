@@ -22,7 +22,7 @@ from retcon.lab.crossfit import REFERENCE, VOTE, Result, Rules, frozen, trained_
 from retcon.lab.fit_ladder import Array, Plan, served, walk, whole_first
 from retcon.lab.outcomes import Outcomes, Panel
 from retcon.note import RETAIN
-from retcon.route import Router, shipped
+from retcon.route import Router, load_shipped
 
 SECOND = "locomo-second"
 ROUTERS = ("locomo", "longmemeval")
@@ -39,12 +39,14 @@ def policies(fit: Panel, calibration: Panel, opened: Panel) -> dict[str, Came]:
     found = {"whole notes": _walked(opened, np.full((*opened.x.shape[:2], 1), whole))}
     found |= {name: _spent(scored[name]) for name in (REFERENCE, VOTE)}
     for name in ROUTERS:
-        own = served(shipped(name), opened)
+        own = served(load_shipped(name), opened)
         first = whole_first(own)
         found[f"{name}, its own order"] = _walked(opened, own)
         found[f"{name}, whole notes first"] = _walked(opened, first)
-        if any(map(shipped(name).bounds_ladder, opened.budgets)):
-            found[f"{name}, certified or whole notes first"] = _walked(opened, safe(shipped(name), opened, own, first))
+        if any(map(load_shipped(name).bounds_ladder, opened.budgets)):
+            found[f"{name}, certified or whole notes first"] = _walked(
+                opened, safe(load_shipped(name), opened, own, first)
+            )
     return found | {ORACLE: _spent(scored[ORACLE])}
 
 

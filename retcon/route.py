@@ -281,7 +281,7 @@ class Router:
     def load(cls, source: str | PathLike[str] | Mapping[str, Any]) -> Router:
         """The router in a JSON file, in a dict of the same shape, or that ships under this name (`SHIPPED`)."""
         if isinstance(source, str) and source in SHIPPED:
-            return shipped(source)
+            return load_shipped(source)
         if not isinstance(source, (str, PathLike, Mapping)):
             raise RouterError(f"a router is a Router, a file, a name or a dict, not {shown(source)}")
         return cls.from_dict(source if isinstance(source, Mapping) else _read(Path(source)))
@@ -350,7 +350,7 @@ SHIPPED = ("evidence-fit", "longmemeval", "longmemeval-free", "locomo", "locomo-
 
 
 @lru_cache(maxsize=len(SHIPPED))
-def shipped(name: str) -> Router:
+def load_shipped(name: str) -> Router:
     """A router that comes with retcon."""
     if name not in SHIPPED:
         raise RouterError(f"no router {name!r} ships with retcon; there are {', '.join(SHIPPED)}")
@@ -359,7 +359,7 @@ def shipped(name: str) -> Router:
 
 def default_router(*, writes: bool = False) -> Router:
     """The router of a memory that was given none: learned on LongMemEval, with actions a model writes or without."""
-    return shipped("longmemeval" if writes else "longmemeval-free")
+    return load_shipped("longmemeval" if writes else "longmemeval-free")
 
 
 # Reasons: one plain sentence, in which a rule is called a rule.

@@ -18,7 +18,7 @@ from retcon.ladder import DEFAULT_ORDER
 from retcon.model import Ask, FakeChat, Reply
 from retcon.note import Packed, Scope
 from retcon.operate import ACTIONS
-from retcon.route import Router, shipped
+from retcon.route import Router, load_shipped
 from retcon.store import Snapshot
 
 STORY = (
@@ -427,7 +427,7 @@ def test_the_default_serves_any_model_without_a_word_and_certifies_nothing_of_it
         memory.add("The rent is 725 euros.")
         assert not memory.decide("What is the rent?", 64).certified
     reader = Both()
-    reader.name = str(shipped("longmemeval").provenance["reader"])
+    reader.name = str(load_shipped("longmemeval").provenance["reader"])
     with remembering(reader, router=None) as memory:
         assert memory.decide(QUERY, 64).certified
         assert not memory.decide(QUERY, 65).certified  # no budget that was certified

@@ -12,7 +12,7 @@ from bench.runs import PREREG
 from bench.shown import load
 from retcon.lab.fit_ladder import served, walk, whole_first
 from retcon.lab.outcomes import panel
-from retcon.route import SHIPPED, shipped
+from retcon.route import SHIPPED, load_shipped
 
 
 def ids(name: str) -> set[str]:
@@ -33,13 +33,13 @@ def test_the_committed_result_is_that_of_the_rows(judge: str) -> None:
     assert load("second")["judges"][judge] == rounded(found)
 
 
-@pytest.mark.parametrize("name", [name for name in SHIPPED if shipped(name).ladder is not None])
+@pytest.mark.parametrize("name", [name for name in SHIPPED if load_shipped(name).ladder is not None])
 @pytest.mark.parametrize("run", ["locomo-second", "locomo-product", "pool-product"])
 def test_no_shipped_ladder_harms_after_a_look_at_whole_notes(name: str, run: str) -> None:
     for judge in JUDGES:
         made = panel(rows_of(run), judge=judge)
         whole = made.utility[:, :, made.actions.index("retain")]
-        own = served(shipped(name), made)
+        own = served(load_shipped(name), made)
         assert not np.any(walk(made, whole_first(own)).utility < whole)
         assert np.any(walk(made, own).utility < whole)  # or there was nothing to be safe from
 
