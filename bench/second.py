@@ -44,9 +44,8 @@ def policies(fit: Panel, calibration: Panel, opened: Panel) -> dict[str, Came]:
         found[f"{name}, its own order"] = _walked(opened, own)
         found[f"{name}, whole notes first"] = _walked(opened, first)
         if any(map(load_shipped(name).bounds_ladder, opened.budgets)):
-            found[f"{name}, certified or whole notes first"] = _walked(
-                opened, safe(load_shipped(name), opened, own, first)
-            )
+            certified = safe(load_shipped(name), opened, own, first)
+            found[f"{name}, certified or whole notes first"] = _walked(opened, certified)
     return found | {ORACLE: _spent(scored[ORACLE])}
 
 

@@ -170,13 +170,9 @@ def test_a_certificate_that_is_malformed_about_the_ladder_is_refused(said: Any) 
 
 
 def test_the_shipped_ladders_are_bounded_where_their_harm_was_rare() -> None:
-    assert [load_shipped("longmemeval").bounds_ladder(budget) for budget in (32, 64, 128, 256)] == [
-        True,
-        True,
-        False,
-        False,
-    ]
-    assert not any(load_shipped("locomo").bounds_ladder(budget) for budget in (32, 64, 128, 256))  # two conversations
+    longmemeval, locomo = load_shipped("longmemeval"), load_shipped("locomo")
+    assert [longmemeval.bounds_ladder(budget) for budget in (32, 64, 128, 256)] == [True, True, False, False]
+    assert not any(locomo.bounds_ladder(budget) for budget in (32, 64, 128, 256))  # two conversations
 
 
 # -- when it serves ----------------------------------------------------------------------------------------------------
