@@ -17,7 +17,7 @@ from bench.evaluation import DRAWS, JUDGES, SEED, estimate, halves, round_number
 from bench.large_budgets import ROUTERS
 from retcon.lab.fit_ladder import LOOKS, Array, Walk, serving_plan, walk, whole_first
 from retcon.lab.outcomes import Panel, panel
-from retcon.route import Router, shipped
+from retcon.route import Router, load_shipped
 
 SAFE = "whole notes first"
 RUNS = {"locomo-product": "locomo-abstention", "pool-product": "pool-abstention"}  # answerable -> not answerable
@@ -67,7 +67,7 @@ def run() -> dict[str, Any]:
             unanswerable = panel(rows_of(other), judge=judge)
             found[judge][name] = {
                 "questions": len(asked.questions), "unanswerable": len(unanswerable.questions),
-                "routers": {each: compare_depths(shipped(each), asked, unanswerable) for each in ROUTERS},
+                "routers": {each: compare_depths(load_shipped(each), asked, unanswerable) for each in ROUTERS},
             }  # fmt: skip
     plain: dict[str, Any] = round_numbers({"seed": SEED, "draws": DRAWS, "judges": found})
     return plain

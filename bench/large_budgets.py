@@ -22,7 +22,7 @@ from retcon.lab import fit_ladder as ladder
 from retcon.lab.fit_ladder import Plan, Walk, walk
 from retcon.lab.outcomes import Panel, panel
 from retcon.note import RETAIN
-from retcon.route import Router, shipped
+from retcon.route import Router, load_shipped
 
 LARGE = ("locomo-large", "pool-large")
 WIDE = ("locomo-wide", "pool-wide")
@@ -59,7 +59,7 @@ def wide(name: str, judge: str) -> dict[str, Any]:
         "fit": made.fit.mean(axis=0).tolist(), "full_fit": (made.fit >= 1).mean(axis=0).tolist(),
         "gains": gains(made, ways_to_draw(made), made.actions[1:]),
         "retention": fresh.utility[:, :, fresh.actions.index(RETAIN)].mean(axis=0).tolist(),
-        "routers": {each: score_router(shipped(each), fresh, ways) for each in ROUTERS},
+        "routers": {each: score_router(load_shipped(each), fresh, ways) for each in ROUTERS},
     }  # fmt: skip
 
 

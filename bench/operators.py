@@ -24,9 +24,10 @@ from rich.progress import track
 from bench import data_file, grid, keep, out_parser
 from bench.extract import content, survival
 from retcon import answer
-from retcon.cache import CachedChat, ReplyCache
+from retcon.cache import CachedChat
 from retcon.errors import ModelError
 from retcon.fidelity import check
+from retcon.lab.reply_cache import ReplyCache
 from retcon.model import Chat, chat
 from retcon.note import Cluster, Hit, Note
 from retcon.operate import ACTIONS, operate
@@ -64,8 +65,7 @@ def clusters(limit: int, seed: int) -> Iterator[tuple[dict[str, Any], Cluster]]:
     for item in random.Random(seed).sample(usable, min(limit, len(usable))):
         notes = [_note(item, i, turn) for i, turn in enumerate(item["evidence"])]
         hits = tuple(Hit(note, 1.0, rank) for rank, note in enumerate(notes, 1))
-        bare = Cluster(item["question"], hits)
-        yield item, Cluster(item["question"], hits, (), tuple(costs(bare, count=COUNT)))
+        yield item, Cluster(item["question"], hits, (), tuple(costs(hits, count=COUNT)))
 
 
 def _note(item: dict[str, Any], i: int, turn: dict[str, Any]) -> Note:
@@ -77,18 +77,18 @@ def measure(item: dict[str, Any], cluster: Cluster, action: str, focus: bool, bu
     """What one action makes of one question, and whether the reader then gets it right."""
     known = (item["question_id"], item["question_type"], action, focus, budget)
     try:
-        made = operate(action, cluster, budget, count=COUNT, chat=model, focus=focus)
-        (reply,) = model([answer.prompt(cluster.query, made.packed.text)])
+        packed = operate(action, cluster, budget, count=COUNT, chat=model, focus=focus)
+        (reply,) = model([answer.prompt(cluster.query, packed.text)])
         if isinstance(reply, ModelError):
             raise reply
     except ModelError as error:
         return OperatorRow(*known, 0, False, False, None, 0, failed=error.code)
     doubtful = None
     if ACTIONS[action].needs_model:
-        doubtful = not check(made.packed.text, cluster.notes, query=cluster.query).ok
+        doubtful = not check(packed.text, cluster.notes, query=cluster.query).ok
     gold = content(str(item["answer"]))
     right = bool(gold) and survival(gold, reply.text) >= 0.6
-    return OperatorRow(*known, made.packed.tokens, right, answer.abstains(reply.text), doubtful, made.usage.model_calls)
+    return OperatorRow(*known, packed.tokens, right, answer.abstains(reply.text), doubtful, packed.usage.model_calls)
 
 
 def summary(rows: Sequence[OperatorRow]) -> list[dict[str, Any]]:

@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from bench import ROOT, data_file
-from retcon.cache import ReplyCache
 from retcon.errors import ModelError, ModelUnavailableError
 from retcon.lab.data import BenchmarkQuestion, load
 from retcon.lab.gpu.chat import TransformersChat
 from retcon.lab.label import cells, label
 from retcon.lab.outcomes import write
 from retcon.lab.protocols import PROTOCOLS, SHORT, cases
+from retcon.lab.reply_cache import ReplyCache
 from retcon.model import Ask, Chat, Reply, chat
-from retcon.store.replies import Kept
+from retcon.store import Kept
 
 PREREG = ROOT / "bench" / "prereg"
 MODEL = "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M-bf16"

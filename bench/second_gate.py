@@ -32,7 +32,7 @@ from retcon.lab.crossfit import REFERENCE, VOTE, Result, Rules, best_fixed, hold
 from retcon.lab.fit_ladder import Array, Plan, serving_plan, walk, whole_first
 from retcon.lab.outcomes import Outcomes, Panel
 from retcon.note import RETAIN
-from retcon.route import Router, shipped
+from retcon.route import Router, load_shipped
 
 SECOND = "locomo-second"
 ROUTERS = ("locomo", "longmemeval")
@@ -49,13 +49,13 @@ def policies(fit: Panel, calibration: Panel, opened: Panel) -> dict[str, Came]:
     found = {"whole notes": _walk_plan(opened, np.full((*opened.x.shape[:2], 1), whole))}
     found |= {name: _spend(scored[name]) for name in (REFERENCE, VOTE)}
     for name in ROUTERS:
-        own = serving_plan(shipped(name), opened)
+        own = serving_plan(load_shipped(name), opened)
         first = whole_first(own)
         found[f"{name}, its own order"] = _walk_plan(opened, own)
         found[f"{name}, whole notes first"] = _walk_plan(opened, first)
-        if any(map(shipped(name).bounds_ladder, opened.budgets)):
+        if any(map(load_shipped(name).bounds_ladder, opened.budgets)):
             found[f"{name}, certified or whole notes first"] = _walk_plan(
-                opened, safe(shipped(name), opened, own, first)
+                opened, safe(load_shipped(name), opened, own, first)
             )
     return found | {ORACLE: _spend(scored[ORACLE])}
 

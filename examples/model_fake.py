@@ -3,8 +3,9 @@
 import tempfile
 from pathlib import Path
 
-from retcon.cache import CachedChat, ReplyCache
+from retcon.cache import CachedChat
 from retcon.errors import RateLimitError
+from retcon.lab.reply_cache import ReplyCache
 from retcon.model import Ask, FakeChat
 
 ask = Ask(({"role": "user", "content": "Who has a cat?"},), max_tokens=20)

@@ -1,12 +1,12 @@
 """An operator of your own: one dated line per event. It is routed, guarded, kept and reported like those that ship."""
 
-from retcon import Memory, Router
+from retcon import Memory, Packed, Router
 from retcon.model import FakeChat
-from retcon.operate import Job, Made, record, register
+from retcon.operate import Job, record, register
 
 
 @register("timeline", about="one dated line per event", version="1")
-def timeline(job: Job) -> Made:
+def timeline(job: Job) -> Packed:
     return record(job, "Write one line per event, its date first, oldest first{aim}. No other words.")
 
 

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from retcon.answer import Answer, Look
 from retcon.errors import RetconError
+from retcon.ladder import Answer, Look
 from retcon.memory import Memory
 from retcon.note import (
     Claim,

@@ -1,4 +1,4 @@
-"""Question, recalled text -> what to ask the reader, and whether its reply is an answer.
+"""Question, recalled text -> the reader's reply: what it is asked, and whether it gave an answer.
 
 The reader is told to reply with one marker where the memory does not answer the question, so that an abstention is
 recognised by what the reader was asked to do, in any language. Small models paraphrase: an empty reply and a few plain
@@ -8,15 +8,16 @@ forms of "I do not know" at the start of a reply count too.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
+from retcon.cache import CachedChat, Replies, owners
 from retcon.errors import ModelError
-from retcon.model import Ask
-from retcon.note import Recall, Usage
+from retcon.ladder import Look
+from retcon.model import Ask, Chat
+from retcon.note import Recall
 from retcon.operate import as_data
 from retcon.pack import one_line
+from retcon.perform import Meter
+from retcon.trace import span
 from retcon.words import words
 
 PROMPTS = "1"  # changes with every change of the prompt below
@@ -46,66 +47,22 @@ _OTHER_FORMS = re.compile(
 _OPENING = " \t\n\"'“”‘’«*_`([.-"  # what may stand before the first word of a reply
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """One look: what was recalled, what the reader said to it, and what both cost.
-
-    `abstained`: it gave no answer. A reader that failed has said nothing either, and `error` has the reason.
-    """
-
-    recall: Recall
-    reply: str
-    abstained: bool
-    usage: Usage
-    error: ModelError | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The look as plain JSON values."""
-        return {
-            "action": self.recall.action,
-            "reply": self.reply,
-            "abstained": self.abstained,
-            "error": None if self.error is None else str(self.error),
-            "usage": self.usage.to_dict(),
-            "recall": self.recall.to_dict(),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What `ask` gives back. `text` is None where memory does not hold the answer."""
-
-    question: str
-    text: str | None
-    looks: tuple[Look, ...]
-    usage: Usage
-    warnings: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """The answer as plain JSON values."""
-        return {
-            "question": self.question,
-            "answer": self.text,
-            "in_memory": self.text is not None,
-            "looks": [look.to_dict() for look in self.looks],
-            "usage": self.usage.to_dict(),
-            "warnings": list(self.warnings),
-        }
-
-
-def concluded(question: str, looks: Sequence[Look]) -> Answer:
-    """The answer of the last look; where the reader failed at every one, its first error is raised."""
-    errors = [look.error for look in looks if look.error is not None]
-    if errors and not any(look.recall.text and look.error is None for look in looks):
-        raise errors[0]
-    warnings: list[str] = []
-    for look in looks:
-        warnings += look.recall.warnings
-        if look.error is not None:
-            warnings.append(f"the reader failed on what {look.recall.action} gave: {look.error}")
-    spent = sum((look.usage for look in looks), Usage())
-    text = None if looks[-1].abstained else looks[-1].reply
-    return Answer(question, text, tuple(looks), spent, tuple(dict.fromkeys(warnings)))
+def read(recall: Recall, *, chat: Chat, cache: Replies) -> Look:
+    """What the reader says to the recalled text; a text that it has read before is answered from the cache."""
+    if not recall.text:
+        return Look(recall, "", True, recall.usage)
+    meter = Meter(chat)
+    about = [source.id for source in recall.sources]
+    owned = owners(note for note in recall.cluster.notes if note.id in about)
+    reader = CachedChat(meter, cache, f"answer-{PROMPTS}", about=about, owned=owned)
+    try:
+        with span("retcon.read"):
+            (reply,) = reader([prompt(recall.query, recall.text, logprobs=False)])
+    except ModelError as error:
+        reply = error
+    if isinstance(reply, ModelError):
+        return Look(recall, "", True, recall.usage + meter.usage, reply)
+    return Look(recall, reply.text.strip(), abstains(reply.text), recall.usage + meter.usage)
 
 
 def prompt(

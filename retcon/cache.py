@@ -1,7 +1,6 @@
 """Ask -> key -> reply: the same ask is paid for once.
 
-The product keeps replies in the notes' own file, where a deleted note takes with it every reply to a prompt that held
-it. `ReplyCache` is a file of its own, for offline work whose prompts hold no notes of a user.
+A memory keeps replies in the notes' own file, where a deleted note takes with it every reply to a prompt that held it.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any, Protocol
@@ -17,8 +15,7 @@ from typing import Any, Protocol
 from retcon.errors import BusyError, ModelError
 from retcon.model.base import Ask, Chat, Reply, plain_ask, sound
 from retcon.note import Note
-from retcon.store.replies import Kept, ReplyStats
-from retcon.store.sqlite import SqliteStore
+from retcon.store import Kept
 
 FORMAT = 1  # raise it when a kept reply no longer means what it meant
 
@@ -83,7 +80,7 @@ class CachedChat:
 
     def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]:
         keys = [self._key(ask) for ask in asks]
-        found: dict[str, Reply | ModelError] = dict(self._kept(keys))
+        found: dict[str, Reply | ModelError] = dict(self._find_kept(keys))
         missing = {key: ask for key, ask in zip(keys, asks, strict=True) if key not in found}
         self.hits += sum(key in found for key in keys)
         self.misses += len(missing)
@@ -98,14 +95,12 @@ class CachedChat:
             self.chat, ask, realization=self.realization, prompt_version=self.prompt_version, owned=self.owned
         )
 
-    def _kept(self, keys: Sequence[str]) -> dict[str, Reply]:
+    def _find_kept(self, keys: Sequence[str]) -> dict[str, Reply]:
         try:
             kept = self.cache.get_replies(keys, self.about)
         except BusyError:  # a locked cache costs a call, not the answer
             return {}
-        return {
-            key: Reply(**{each.name: getattr(one, each.name) for each in fields(Reply)}) for key, one in kept.items()
-        }
+        return {key: Reply(**_reply_fields(one)) for key, one in kept.items()}
 
     def _keep(self, replies: dict[str, Reply]) -> None:
         kept = [Kept(key, self.name, **_reply_fields(sound(reply))) for key, reply in replies.items()]
@@ -115,32 +110,3 @@ class CachedChat:
 
 def _reply_fields(one: Reply | Kept) -> dict[str, Any]:
     return {each.name: getattr(one, each.name) for each in fields(Reply)}
-
-
-class ReplyCache:
-    """Replies in a SQLite file of their own, safe for several processes at once, at most `max_bytes` of them."""
-
-    def __init__(self, path: str | os.PathLike[str], *, max_bytes: int = 2**30) -> None:
-        self._store, self.max_bytes = SqliteStore(path), max_bytes
-
-    def get_replies(self, keys: Sequence[str], sources: Sequence[str] = ()) -> dict[str, Kept]:
-        """The kept replies with these keys."""
-        return self._store.get_replies(keys)
-
-    def put_replies(self, given: Sequence[Kept], sources: Sequence[str] = ()) -> int:
-        """How many replies were new and are kept."""
-        return self._store.put_replies(given, None, most_bytes=self.max_bytes)
-
-    def stats(self) -> ReplyStats:
-        """Entries and their bytes, hits and misses."""
-        return self._store.reply_stats()
-
-    def clear(self) -> int:
-        """How many replies went: all of them."""
-        gone = self._store.clear_replies()
-        self._store.purge()
-        return gone
-
-    def close(self) -> None:
-        """Close the file."""
-        self._store.close()

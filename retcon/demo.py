@@ -69,13 +69,13 @@ def _load(memory: Memory, bar: Bar) -> dict[str, Any]:
 
 
 def _budgets(memory: Memory, question: Question) -> dict[str, Any]:
-    recalls = [_judged(memory.recall(question.question, budget, user_id=USER), question) for budget in BUDGETS]
+    recalls = [_judge(memory.recall(question.question, budget, user_id=USER), question) for budget in BUDGETS]
     return _plain(memory, question) | {"recalls": recalls}
 
 
 def _narrow(memory: Memory, question: Question) -> dict[str, Any]:
     found = memory.recall(question.question, BUDGETS[-1], user_id=USER, since=SINCE)
-    return _plain(memory, question) | {"since": SINCE, "recall": _judged(found, question)}
+    return _plain(memory, question) | {"since": SINCE, "recall": _judge(found, question)}
 
 
 def _escalate(memory: Memory, question: Question) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def _escalate(memory: Memory, question: Question) -> dict[str, Any]:
     found: Recall | None = memory.recall(question.question, BUDGETS[0], user_id=USER)
     recalls = []
     while found is not None:
-        recalls.append(_judged(found, question))
+        recalls.append(_judge(found, question))
         found = found.escalate()
     return _plain(memory, question) | {"recalls": recalls}
 
@@ -108,7 +108,7 @@ def _supersede(memory: Memory) -> dict[str, Any]:
 
 def _plain(memory: Memory, question: Question) -> dict[str, Any]:
     fields = {name: getattr(question, name) for name in ("id", "type", "question", "answer")}
-    return fields | {"stated": stated(memory, question)}
+    return fields | {"stated": is_stated(memory, question)}
 
 
 # -- what survives -----------------------------------------------------------------------------------------------------
@@ -120,13 +120,13 @@ def survives(answer: str, text: str) -> bool:
     return set(query_terms(answer)) <= set(stems(f"{text} {dates}"))
 
 
-def stated(memory: Memory, question: Question) -> bool:
+def is_stated(memory: Memory, question: Question) -> bool:
     """Whether the gold turns hold the answer word for word; any other answer has to be worked out by the reader."""
     gold = [memory.get(name) for name in question.evidence]
     return bool(gold) and survives(question.answer, "\n".join(f"{note.timestamp} {note.text}" for note in gold))
 
 
-def _judged(found: Recall, question: Question) -> dict[str, Any]:
+def _judge(found: Recall, question: Question) -> dict[str, Any]:
     gold = {source.id for source in found.sources} & set(question.evidence)
     kept = {"survives": survives(question.answer, found.text), "evidence": len(gold), "of": len(question.evidence)}
     return found.to_dict() | kept
@@ -134,7 +134,7 @@ def _judged(found: Recall, question: Question) -> dict[str, Any]:
 
 def _summary(memory: Memory, questions: Sequence[Question], bar: Bar) -> dict[str, Any]:
     """Per budget and action, over all questions: answers that survive, gold turns that do, tokens and time."""
-    word_for_word = {question.id for question in questions if stated(memory, question)}
+    word_for_word = {question.id for question in questions if is_stated(memory, question)}
     rows: list[dict[str, Any]] = []
     with bar("recalling", len(BUDGETS) * len(questions)) as progress:
         for budget in BUDGETS:
@@ -159,7 +159,7 @@ def _each(memory: Memory, question: Question, budget: int) -> dict[str, dict[str
         for action in usable(None)
         if action != chosen
     }
-    judged = {action: _judged(recall, question) | {"id": question.id} for action, recall in found.items()}
+    judged = {action: _judge(recall, question) | {"id": question.id} for action, recall in found.items()}
     return judged | {ROUTER: judged[chosen]}
 
 

@@ -24,6 +24,7 @@ Each message is one line and carries the numbers it speaks of; the data is on th
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Sequence
 
 
 def shown(value: object, most: int = 80) -> str:
@@ -34,6 +35,21 @@ def shown(value: object, most: int = 80) -> str:
         return " ".join(reprlib.repr(value).split())[:most]
     except ValueError:  # an int of thousands of digits refuses to be written
         return f"a huge {type(value).__name__}"
+
+
+def few(names: Sequence[str]) -> str:
+    """The names as they may stand in a message: eight of them, and how many more there are."""
+    first = ", ".join(name[:100] if name.isprintable() else ascii(name[:100]) for name in map(str, names[:8]))
+    return f"{first} and {len(names) - 8} more" if len(names) > 8 else first
+
+
+def message_of(error: BaseException, most: int = 300) -> str:
+    """What an error says, on one line and shortened; its class where it says nothing or cannot even do that."""
+    try:
+        said = " ".join(str(error).split())[:most]
+    except Exception:
+        said = ""
+    return said or type(error).__name__
 
 
 class RetconError(Exception):

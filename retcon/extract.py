@@ -99,7 +99,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class Target:
     """What the query is after: its terms, by each word that stems to one, their shares of its weight, and kinds."""
 
     terms: Mapping[str, str]
@@ -123,11 +123,11 @@ class Sought:
 def extract(cluster: Cluster, budget: int, *, count: Counter) -> Packed:
     """The sentences worth most for the query, within the budget; never empty where a whole note would fit."""
     lines = _lines(cluster)
-    sought = _sought(cluster.query, lines)
-    pieces = _ranked(lines, sought, cluster.hits)
+    target = _read_query(cluster.query, lines)
+    pieces = _rank(lines, target, cluster.hits)
     page = _page(cluster, pieces, check(budget), count)
     purse = Purse(budget, page, count)
-    taken = _choose(pieces, sought, purse) if budget else []
+    taken = _choose(pieces, target, purse) if budget else []
     text = page.show(taken)
     while text and count(text) > budget:  # the counter charges more for the whole than for its parts
         deadline.check()
@@ -137,7 +137,7 @@ def extract(cluster: Cluster, budget: int, *, count: Counter) -> Packed:
         return retain(cluster, budget, count=count)
     purse.left = budget - count(text)
     return Packed(
-        text, budget - purse.left, _sources(cluster.hits, pieces, taken), _dropped(cluster.hits, pieces, purse)
+        text, budget - purse.left, _sources(cluster.hits, pieces, taken), _explain_drops(cluster.hits, pieces, purse)
     )
 
 
@@ -147,7 +147,7 @@ def extract(cluster: Cluster, budget: int, *, count: Counter) -> Packed:
 def _lines(cluster: Cluster) -> list[Line]:
     """Every sentence of the notes that repeat no better one."""
     out: list[Line] = []
-    for i in _fresh(cluster.hits):
+    for i in _skip_repeats(cluster.hits):
         voice = words(cluster.hits[i].note.speaker or "")  # "Ann: I ran" says that Ann ran
         for j, text in enumerate(sentences(cluster.hits[i].text)):
             deadline.check()
@@ -155,19 +155,19 @@ def _lines(cluster: Cluster) -> list[Line]:
     return out
 
 
-def _ranked(lines: Sequence[Line], sought: Sought, hits: Sequence[Hit]) -> list[Piece]:
+def _rank(lines: Sequence[Line], target: Target, hits: Sequence[Hit]) -> list[Piece]:
     """The sentences with what they are worth, best first."""
     prior = _priors(hits)
     pieces: list[Piece] = []
     for line in lines:
         deadline.check()
         asks = ASKS if line.text.endswith(_ASKED) else 1.0
-        score = prior[line.hit] * (BASE + sought.worth(line.text, line.words)) * asks
-        pieces.append(Piece(line.hit, line.place, line.text, score, not sought.terms.keys().isdisjoint(line.words)))
+        score = prior[line.hit] * (BASE + target.worth(line.text, line.words)) * asks
+        pieces.append(Piece(line.hit, line.place, line.text, score, not target.terms.keys().isdisjoint(line.words)))
     return sorted(pieces, key=lambda piece: -piece.score)
 
 
-def _sought(query: str, lines: Sequence[Line]) -> Sought:
+def _read_query(query: str, lines: Sequence[Line]) -> Target:
     """What the query is after among these sentences; a term weighs its BM25 idf, with sentences as documents."""
     runs = [line.words for line in lines]
     distinct = sorted(set().union(*runs))
@@ -177,10 +177,10 @@ def _sought(query: str, lines: Sequence[Line]) -> Sought:
     weight = {term: math.log(1 + (len(runs) - df[term] + 0.5) / (df[term] + 0.5)) for term in wanted}
     total = sum(weight.values()) or 1.0
     shares = {term: value / total for term, value in weight.items()}
-    return Sought(terms, shares, [kind for kind in KINDS if kind.asked.search(query)])
+    return Target(terms, shares, [kind for kind in KINDS if kind.asked.search(query)])
 
 
-def _fresh(hits: Sequence[Hit]) -> list[int]:
+def _skip_repeats(hits: Sequence[Hit]) -> list[int]:
     """Positions of the notes that repeat no better-ranked one."""
     seen: set[str] = set()
     out: list[int] = []
@@ -289,7 +289,7 @@ class Purse:
         self.settled = False
 
 
-def _choose(pieces: Sequence[Piece], sought: Sought, purse: Purse) -> list[Piece]:
+def _choose(pieces: Sequence[Piece], target: Target, purse: Purse) -> list[Piece]:
     """The pieces that fit, best first. One of them may be a part of a sentence."""
     said: set[str] = set()
     cutting = True
@@ -303,7 +303,7 @@ def _choose(pieces: Sequence[Piece], sought: Sought, purse: Purse) -> list[Piece
             continue
         entry = piece if purse.fits(piece) else None
         if entry is None and cutting and (purse.left >= ROOM or not purse.taken):
-            entry = _part(piece, sought, purse)
+            entry = _part(piece, target, purse)
             cutting = entry is None and not purse.taken
         if entry is not None:
             purse.pay(entry)
@@ -311,13 +311,13 @@ def _choose(pieces: Sequence[Piece], sought: Sought, purse: Purse) -> list[Piece
     return purse.taken
 
 
-def _part(piece: Piece, sought: Sought, purse: Purse) -> Piece | None:
+def _part(piece: Piece, target: Target, purse: Purse) -> Piece | None:
     """The run of the sentence's words that fits and is worth most: from a clause's start to a word's end."""
     lead, mark = purse.lead(piece.hit), MARK if purse.taken else ""
     starts = [0, *(end.end() for end in _CLAUSE.finditer(piece.text))][:_MOST_CLAUSES]
     whole = counter(lambda text: purse.count(lead + text + mark) if text else 0)
     runs = [cut(piece.text[start:], purse.left, whole).strip().rstrip(",;:(-–— ") for start in starts]
-    best = max(runs, key=lambda run: (sought.worth(run, words(run)), len(run)))
+    best = max(runs, key=lambda run: (target.worth(run, words(run)), len(run)))
     enough = len(words(best)) >= LEAST if purse.taken else bool(best)
     return replace(piece, text=best, whole=False) if enough and whole(best) <= purse.left else None
 
@@ -336,10 +336,10 @@ def _sources(hits: Sequence[Hit], pieces: Sequence[Piece], taken: Sequence[Piece
     return tuple(out)
 
 
-def _dropped(hits: Sequence[Hit], pieces: Sequence[Piece], purse: Purse) -> tuple[Dropped, ...]:
+def _explain_drops(hits: Sequence[Hit], pieces: Sequence[Piece], purse: Purse) -> tuple[Dropped, ...]:
     """Each note that has nothing in the text, and why."""
     used, there = _by_hit(purse.taken), _by_hit(pieces)
-    fresh, said = set(_fresh(hits)), {piece.text for piece in purse.taken}
+    fresh, said = set(_skip_repeats(hits)), {piece.text for piece in purse.taken}
     out: list[Dropped] = []
     for i, hit in enumerate(hits):
         deadline.check()

@@ -22,6 +22,7 @@ from retcon.words import words
 
 TYPES = ("single_session", "multi_session", "temporal", "knowledge_update")
 FEATURES = ("budget", "notes", "pressure", "fit", "sessions", "inconsistency", "similarity", *TYPES)
+PLACES = {name: place for place, name in enumerate(FEATURES)}  # in a feature vector
 BUDGET_UNIT = 512  # the paper's scale for the budget feature
 _MOST = 1 << 53  # a budget past it is no number of tokens, and floats stop being exact
 _GAP = "(?:.* )?"  # in a cue: any words, or none

@@ -6,12 +6,11 @@ query -> retrieve -> Cluster -> features -> route -> Decision -> operate -> Pack
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -21,22 +20,19 @@ from typing import Any, Self, Unpack, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from retcon import pack, retrieve, validate
-from retcon.answer import PROMPTS as ANSWER_PROMPTS
-from retcon.answer import Answer, Look, abstains, concluded
-from retcon.answer import prompt as reader_prompt
-from retcon.cache import CachedChat, owners
-from retcon.errors import AuthError, InputError, ModelError, StoreError, shown
+from retcon import answer, jsonl, pack, retrieve, validate
+from retcon.errors import InputError, StoreError, shown
 from retcon.features import features, query_type
+from retcon.ladder import Answer, Look, climb, first_look, replace_action
 from retcon.model import Chat, Embed, chat, embedder
-from retcon.note import RETAIN, Cluster, Decision, Hit, Note, Recall, Scope, Usage
-from retcon.operate import LADDER, PROMPTS, check_actions, next_look, usable
-from retcon.perform import GUARDS, Guard, Meter, Performer
-from retcon.route import Router, default_router
+from retcon.note import Cluster, Decision, Hit, Note, Recall, Scope
+from retcon.operate import PROMPTS, check_actions, usable
+from retcon.perform import GUARDS, Guard, Performer
+from retcon.route import Mismatch, Router, default_router
 from retcon.store import Deleted, Progress
 from retcon.store.backup import backup
 from retcon.store.checking import Check
-from retcon.store.connections import PRIVATE, Sync
+from retcon.store.connections import Sync
 from retcon.store.sqlite import SqliteStore
 from retcon.tokens import Counter, check_budget, counter
 from retcon.trace import span
@@ -55,19 +51,6 @@ def utc_now() -> datetime:
 def random_id() -> str:
     """An id for a note whose caller gave none."""
     return os.urandom(16).hex()
-
-
-@dataclass(frozen=True, slots=True)
-class _Strange:
-    """Whether something is not what a router learned on, and what is to be said of it."""
-
-    differs: bool
-    warnings: tuple[str, ...]
-
-    def told(self, decision: Decision) -> Decision:
-        if not self.differs:
-            return decision
-        return replace(decision, certified=False, warnings=decision.warnings + self.warnings)
 
 
 class Memory:
@@ -117,14 +100,14 @@ class Memory:
         self.now, self.new_id = now, new_id
         self._owns_chat = isinstance(model, str)
         self.chat = None if model is None else chat(model, name=model_name, key=_key(model, api_key), timeout=timeout)
-        # the default was learned with one model and serves with any: no news, but nothing is certified either
-        self._strange, self._strange_reader = self._differences(focus, quiet=MODELS if router is None else ())
+        # the default router was learned with one model and serves with any: no warning, but no certificate either
+        self._mismatch, self._reader_mismatch = self._compare_router(focus, quiet=MODELS if router is None else ())
         self.store = SqliteStore(_path(path), sync=sync)
         self._performer = Performer(
             store=self.store, count=self.count, chat=self.chat, focus=focus, guard=_guard(guard)
         )
 
-    def _differences(self, focus: bool, quiet: Collection[str]) -> tuple[_Strange, _Strange]:
+    def _compare_router(self, focus: bool, quiet: Collection[str]) -> tuple[Mismatch, Mismatch]:
         """In what this memory, and then its reader, is not what its router learned on."""
         running: dict[str, Any] = {
             "embedder": self.embed.name, "counter": self.count.name, "retriever": self.retriever,
@@ -134,22 +117,10 @@ class Memory:
         reads: dict[str, Any] = {}
         if self.chat is not None:
             running |= {"model": self.chat.name, "prompts": PROMPTS, "focus": "focused" if focus else "agnostic"}
-            reads = {"reader": self.chat.name, "answer_prompts": ANSWER_PROMPTS}
-        mine, reader = self.router.differences(running), self.router.differences(reads, reads)
+            reads = {"reader": self.chat.name, "answer_prompts": answer.PROMPTS}
+        mine, reader = self.router.compare(running, quiet=quiet), self.router.compare(reads, reads, quiet=quiet)
         # harm is about what a reader makes of the text: not certified where that is another one, or not known here
-        return self._strangeness(mine, quiet, certain=bool(reads) and not reader), self._strangeness(reader, quiet)
-
-    def _strangeness(
-        self, found: Mapping[str, tuple[Any, Any]], quiet: Collection[str], *, certain: bool = True
-    ) -> _Strange:
-        told = {name: pair for name, pair in found.items() if name not in quiet}
-        return _Strange(
-            bool(found) or not certain,
-            tuple(
-                f"router {self.router.name!r} was learned with {name} {learned!r}, this memory has {here!r}"
-                for name, (learned, here) in told.items()
-            ),
-        )
+        return replace(mine, differs=mine.differs or reader.differs or not reads), reader
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -312,7 +283,7 @@ class Memory:
 
     def _cluster(self, query: str, where: Where) -> Cluster:
         hits = self._search(query, where, self.top_k, fill=True)
-        costs = pack.costs(Cluster(query, hits), count=self.count)
+        costs = pack.costs(hits, count=self.count)
         return retrieve.cluster(query, hits, costs, cap=self.cap)
 
     def _search(self, query: str, where: Where, top_k: int, *, fill: bool) -> tuple[Hit, ...]:
@@ -327,12 +298,14 @@ class Memory:
         self, cluster: Cluster, budget: int, action: str | None, exclude: Collection[str], *, model: bool = True
     ) -> Decision:
         x = self._features(cluster, budget)
-        available = usable(self.chat if model else None)
         if action is not None:
             (action,) = check_actions([action])
             free = self.router.decide(x, budget=budget)
-            return self._told(_named(free, action, f"{action}: asked for by the caller", forced=True))
-        return self._told(self._choose(x, budget, available, exclude, model=model))
+            decision = replace_action(free, action, f"{action}: asked for by the caller", forced=True)
+        else:
+            available = usable(self.chat if model else None)
+            decision = self.router.decide_next(x, budget=budget, available=available, exclude=exclude, climb=model)
+        return self._mismatch.mark(decision)
 
     def _features(self, cluster: Cluster, budget: int) -> NDArray[np.float64]:
         with span("retcon.features"):
@@ -345,65 +318,36 @@ class Memory:
                 types=query_type(cluster.query),
             )
 
-    def _choose(
-        self, x: NDArray[np.float64], budget: int, available: tuple[str, ...], exclude: Collection[str], *, model: bool
-    ) -> Decision:
-        if exclude and model and self.router.ladder is not None:
-            free = self.router.decide(x, budget=budget, available=available)
-            look = next((name for name in free.order if name not in exclude), None)
-            if look is not None:
-                return _climbed(free, look)
-            if (own := next((name for name in self._strangers(available) if name not in exclude), None)) is not None:
-                return _named(free, own, f"{own}: not in the ladder of {self.router.name}, so after its end")
-        known = set(self.router.actions)  # a router can put in order what it knows; for the safe action one is enough
-        orders = known.issuperset(available) if model else known.intersection(available).difference(exclude)
-        if orders or not exclude:
-            return self.router.decide(x, budget=budget, available=available, exclude=exclude)
-        look = next_look(available, exclude)
-        return _named(self.router.decide(x, budget=budget), look, f"{look}: the next after {', '.join(exclude)}")
-
-    def _strangers(self, available: Iterable[str]) -> tuple[str, ...]:
-        """The caller's own actions that the router does not know; they come after the end of its ladder."""
-        return tuple(name for name in available if name not in self.router.actions and name not in LADDER)
-
-    def _told(self, decision: Decision) -> Decision:
-        """The decision, not certified and with a warning where this memory is not what its router learned on."""
-        return self._strange.told(decision)
-
     def _recall(self, cluster: Cluster, decision: Decision, exclude: tuple[str, ...], started: float) -> Recall:
         safe = partial(self._safe_action, cluster, decision.budget, (*exclude, decision.action))
-        took = self._performer.perform(cluster, decision, safe)
-        packed = took.made.packed
-        if took.action != decision.action:
-            decision = replace(decision, certified=False)  # the bound is on what the router chose
-        spent = replace(took.made.usage, seconds=time.perf_counter() - started)
-        return Recall(
-            text=packed.text, tokens=packed.tokens, budget=decision.budget, query=cluster.query, action=took.action,
-            decision=decision, sources=packed.sources, dropped=packed.dropped + cluster.dropped, usage=spent,
-            warnings=decision.warnings + took.warnings,
-            tried=tuple(dict.fromkeys((*exclude, decision.action, took.action))), record=took.record,
-            fidelity=took.fidelity, again=partial(self._again, cluster, decision.budget),
-        )  # fmt: skip
-
-    def _again(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> Recall | None:
-        """The next best recall whose action was not tried: one that fell back to a text seen before is passed over."""
-        found = self._next(cluster, budget, tried)
-        while found is not None and found.action in tried:
-            after = self._next(cluster, budget, found.tried)
-            found = after and replace(after, warnings=found.warnings + after.warnings, usage=found.usage + after.usage)
-        return found
-
-    def _next(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> Recall | None:
-        if not set(usable(self.chat)).difference(tried):
-            return None
-        started = time.perf_counter()
-        return self._recall(cluster, self._decide(cluster, budget, None, tried), tried, started)
+        found = self._performer.perform(cluster, decision, safe)
+        return replace(
+            found,
+            tried=tuple(dict.fromkeys((*exclude, decision.action, found.action))),
+            usage=replace(found.usage, seconds=time.perf_counter() - started),
+            again=partial(self._escalate, cluster, decision.budget),
+        )
 
     def _safe_action(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> str:
         """The router's choice among the actions that need no model: of those not tried yet, while there is one."""
         known = set(usable(None))
         spent = tuple(sorted(known.intersection(tried)))
         return self._decide(cluster, budget, None, spent if len(spent) < len(known) else (), model=False).action
+
+    def _next(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> Recall | None:
+        """The recall by the best action not tried yet; None when every action has been."""
+        if not set(usable(self.chat)).difference(tried):
+            return None
+        started = time.perf_counter()
+        return self._recall(cluster, self._decide(cluster, budget, None, tried), tried, started)
+
+    def _escalate(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> Recall | None:
+        """The next best recall whose action was not tried: one that fell back to a text seen before is passed over."""
+        found = self._next(cluster, budget, tried)
+        while found is not None and found.action in tried:
+            after = self._next(cluster, budget, found.tried)
+            found = after and replace(after, warnings=found.warnings + after.warnings, usage=found.usage + after.usage)
+        return found
 
     # -- the reader ----------------------------------------------------------------------------------------------------
 
@@ -435,41 +379,20 @@ class Memory:
         budget, max_looks = check_budget(budget), validate.whole("max_looks", max_looks, most=100)
         most = math.inf if max_tokens is None else validate.whole("max_tokens", max_tokens, most=10**12)
         cluster = self._cluster(validate.query(question), resolve(where, words))
-        decision = self._strange_reader.told(_first_look(self._decide(cluster, budget, None, ()), whole=safe))
+        decision = first_look(self._decide(cluster, budget, None, ()), whole=safe)
+        decision = self._reader_mismatch.mark(decision)
         order = decision.order  # empty where the router has no ladder: then every action may have its turn
-        recall: Recall | None = self._recall(cluster, decision, (), started)
-        looks: list[Look] = []
-        while recall is not None:
-            looks.append(self._look(recall, cluster))
-            if seen is not None:
-                seen(looks[-1])
-            spent = sum((look.usage for look in looks), Usage())
-            if not looks[-1].abstained or len(looks) >= max_looks + safe or spent.tokens >= most or not cluster.hits:
-                break
-            if isinstance(looks[-1].error, AuthError) or (safe and looks[0].error is not None):
-                break  # a key that was refused is refused at every look; what whole notes answer must be known first
-            if order and {*order, *self._strangers(usable(self.chat))} <= set(recall.tried):
-                break  # the ladder ends here: it learned that no further look pays
-            recall = self._next(cluster, budget, recall.tried)
-        return concluded(question, looks)
-
-    def _look(self, recall: Recall, cluster: Cluster) -> Look:
-        """What the reader says to the recalled text; a text that it has read before is answered from the cache."""
-        if not recall.text:
-            return Look(recall, "", True, recall.usage)
-        assert self.chat is not None
-        meter = Meter(self.chat)
-        about = [source.id for source in recall.sources]
-        owned = owners(note for note in cluster.notes if note.id in about)
-        reader = CachedChat(meter, self.store, f"answer-{ANSWER_PROMPTS}", about=about, owned=owned)
-        try:
-            with span("retcon.read"):
-                (reply,) = reader([reader_prompt(recall.query, recall.text, logprobs=False)])
-        except ModelError as error:
-            reply = error
-        if isinstance(reply, ModelError):
-            return Look(recall, "", True, recall.usage + meter.usage, reply)
-        return Look(recall, reply.text.strip(), abstains(reply.text), recall.usage + meter.usage)
+        return climb(
+            question,
+            self._recall(cluster, decision, (), started),
+            read=partial(answer.read, chat=self.chat, cache=self.store),
+            find_next=partial(self._next, cluster, budget),
+            steps={*order, *self.router.own_actions(usable(self.chat))} if order else (),
+            max_looks=max_looks,
+            max_tokens=most,
+            safe=safe,
+            seen=seen,
+        )
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
@@ -489,20 +412,7 @@ class Memory:
         scope, target = resolve_scope(where, words), Path(path)
         if any(os.path.realpath(target) == os.path.realpath(self.store.path + end) for end in ("", "-wal", "-shm")):
             raise InputError(f"{target} is the store itself: export to another file")
-        part = target.with_name(f"{target.name}.{os.urandom(4).hex()}.part")
-        try:
-            with open(part, "x", encoding="utf-8", newline="\n", opener=_private) as file:
-                written = 0
-                for written, line in enumerate(self._lines(scope, skip_damaged=skip_damaged), 1):
-                    file.write(line)
-                    if progress is not None:
-                        progress(written)
-            os.replace(part, target)
-        except OSError as error:
-            raise StoreError(f"cannot write {target}: {error.strerror or error}") from error
-        finally:
-            part.unlink(missing_ok=True)
-        return written
+        return jsonl.write(target, self._lines(scope, skip_damaged=skip_damaged), progress=progress)
 
     def lines(
         self, *, where: Where | None = None, skip_damaged: bool = False, **words: Unpack[ScopeWords]
@@ -511,14 +421,8 @@ class Memory:
         return self._lines(resolve_scope(where, words), skip_damaged=skip_damaged)
 
     def _lines(self, scope: Scope, *, skip_damaged: bool) -> Iterator[str]:
-        written: set[str] = set()
-        for note in self.store.all(scope, superseded=True, skip_damaged=skip_damaged):
-            plain = {name: value for name, value in note.to_dict().items() if name != "superseded_by"}
-            if skip_damaged:  # what was left out cannot be followed or superseded
-                written.add(note.id)
-                lost = [link for link in ("follows", "supersedes") if plain.get(link, note.id) not in written]
-                plain = {name: value for name, value in plain.items() if name not in lost}
-            yield json.dumps(plain, ensure_ascii=False, sort_keys=True) + "\n"
+        notes = self.store.all(scope, superseded=True, skip_damaged=skip_damaged)
+        return jsonl.dump(notes, gaps=skip_damaged)
 
     def load(self, source: str | os.PathLike[str] | Iterable[str], *, progress: Progress | None = None) -> int:
         """How many new notes came in from a JSONL file or from lines, in one transaction; known ids are passed over."""
@@ -526,12 +430,12 @@ class Memory:
         if isinstance(source, (str, os.PathLike)):
             try:
                 with Path(source).open(encoding="utf-8-sig") as file:
-                    self.store.add(self._parsed(file), progress=progress)
+                    self.store.add(self._parse(file), progress=progress)
             except (OSError, UnicodeDecodeError) as error:
                 why = getattr(error, "strerror", None) or error
                 raise InputError(f"cannot read {os.fspath(source)}: {why}") from error
         else:
-            self.store.add(self._parsed(source), progress=progress)
+            self.store.add(self._parse(source), progress=progress)
         return self.store.count(Scope()) - before
 
     def _notes(self, drafts: Iterable[dict[str, Any]], *, chained: bool = False) -> Iterator[Note]:
@@ -546,16 +450,8 @@ class Memory:
             last[scope] = note.id
             yield note
 
-    def _parsed(self, lines: Iterable[str]) -> Iterator[Note]:
-        stamp = self._stamp()
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                note = self._note(validate.draft(json.loads(line)), stamp)
-            except (ValueError, RecursionError) as error:  # InputError is a ValueError too
-                raise InputError(f"line {number}: {str(error).splitlines()[0]}") from None
-            yield note
+    def _parse(self, lines: Iterable[str]) -> Iterator[Note]:
+        return jsonl.parse(lines, partial(self._note, stamp=self._stamp()))
 
     def _note(self, draft: Mapping[str, Any], stamp: str) -> Note:
         named = draft if "id" in draft else {**draft, "id": self.new_id()}
@@ -611,34 +507,6 @@ class Memory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _named(decision: Decision, action: str, why: str, *, forced: bool = False) -> Decision:
-    """The decision with another action in place of the router's own, and why."""
-    (action,) = check_actions([action])
-    why = f"{why}; the router's own choice is {decision.reason}"
-    return replace(decision, action=action, reason=why, forced=forced, certified=False)
-
-
-def _climbed(decision: Decision, look: str) -> Decision:
-    """The decision for one look of the router's ladder."""
-    place = decision.order.index(look) + 1
-    return _named(decision, look, f"{look}: look {place} of the ladder {' > '.join(decision.order)}")
-
-
-def _first_look(free: Decision, *, whole: bool) -> Decision:
-    """The decision for the first look: by the ladder, or at whole notes with the ladder after them."""
-    first = free.order[0] if free.order else free.action
-    if whole and first != RETAIN:
-        order = (RETAIN, *(action for action in free.order if action != RETAIN)) if free.order else ()
-        why = f"{RETAIN}: whole notes first, so that no answer of theirs is lost"
-        return _named(replace(free, order=order), RETAIN, why)
-    return _climbed(free, first) if free.order else free
-
-
-def _private(path: str, flags: int) -> int:
-    """A new file that only its owner may read."""
-    return os.open(path, flags, PRIVATE)
 
 
 def _guard(given: str) -> Guard:

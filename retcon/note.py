@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import Any
 
-RETAIN = "retain"
-EXTRACT = "extract"
+RETAIN, EXTRACT = "retain", "extract"  # the actions that ship: two that need no model
+MERGE, ABSTRACT, REWRITE, HYBRID = "merge", "abstract", "rewrite", "hybrid"  # and four that do
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +102,16 @@ class Cluster:
     hits: tuple[Hit, ...]
     dropped: tuple[Dropped, ...] = ()
     costs: tuple[int, ...] = ()  # tokens of each hit as rendered, where they were counted
+    over_cap: tuple[Hit, ...] = ()  # retrieved, and left out by the candidate cap
 
     @property
     def notes(self) -> tuple[Note, ...]:
         return tuple(hit.note for hit in self.hits)
+
+    @property
+    def retrieved(self) -> tuple[Hit, ...]:
+        """Every hit of the query, best first, those over the cap included."""
+        return tuple(sorted((*self.hits, *self.over_cap), key=lambda hit: hit.rank))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +125,28 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """What one call cost."""
+
+    model_calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+    @property
+    def tokens(self) -> int:
+        """Tokens read and written by the model."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def to_dict(self) -> dict[str, Any]:
+        """The cost as plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Packed:
     """Text that fits a budget, what it stands on and what had to stay out."""
 
@@ -126,6 +154,7 @@ class Packed:
     tokens: int
     sources: tuple[Source, ...] = ()
     dropped: tuple[Dropped, ...] = ()
+    usage: Usage = field(default=Usage(), compare=False)  # what a model was asked for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,28 +181,6 @@ class Decision:
         plain |= {"utilities": dict(self.utilities), "features": dict(self.features)}
         plain |= {"order": list(self.order), "warnings": list(self.warnings)}
         return plain | {"threshold": self.threshold if isfinite(self.threshold) else None}
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What one call cost."""
-
-    model_calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    seconds: float = 0.0
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
-
-    @property
-    def tokens(self) -> int:
-        """Tokens read and written by the model."""
-        return self.prompt_tokens + self.completion_tokens
-
-    def to_dict(self) -> dict[str, Any]:
-        """The cost as plain JSON values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +250,7 @@ class Recall:
     decision: Decision
     sources: tuple[Source, ...]
     dropped: tuple[Dropped, ...]
+    cluster: Cluster = field(repr=False, compare=False)  # the candidates that it was made from
     usage: Usage = field(default=Usage(), compare=False)
     warnings: tuple[str, ...] = ()
     tried: tuple[str, ...] = ()  # the actions spent so far, this one included
@@ -256,7 +264,7 @@ class Recall:
 
     def to_dict(self) -> dict[str, Any]:
         """The recall as plain JSON values."""
-        plain = {name: getattr(self, name) for name in self.__slots__ if name != "again"}
+        plain = {name: getattr(self, name) for name in self.__slots__ if name not in ("cluster", "again")}
         plain |= {"decision": self.decision.to_dict(), "usage": self.usage.to_dict()}
         plain |= {"record": asdict(self.record) if self.record else None}
         plain |= {"fidelity": self.fidelity.to_dict() if self.fidelity else None}

@@ -12,19 +12,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from retcon import deadline
 from retcon.errors import InputError, MalformedReplyError, ModelError, shown
 from retcon.extract import extract
 from retcon.model import Ask, Chat, Reply
-from retcon.note import EXTRACT, RETAIN, Cluster, Hit, Note, Packed, Source, Usage
+from retcon.note import (
+    ABSTRACT,
+    EXTRACT,
+    HYBRID,
+    MERGE,
+    RETAIN,
+    REWRITE,
+    Cluster,
+    Hit,
+    Note,
+    Packed,
+    Source,
+    Usage,
+)
 from retcon.pack import label, one_line, pack_text, retain
 from retcon.tokens import Counter
 
-MERGE, ABSTRACT, REWRITE, HYBRID = "merge", "abstract", "rewrite", "hybrid"
 PROMPTS = "1"  # changes with every change of a prompt below: records and cached replies carry it
-LADDER = (EXTRACT, MERGE, ABSTRACT, RETAIN, HYBRID, REWRITE)  # the order of second looks where no router says another
 SMALLEST = 12  # tokens below which no record is written
 
 
@@ -45,15 +56,7 @@ class Job:
         return self.cluster.notes
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What an action made: text within the budget, and what the model was asked for it."""
-
-    packed: Packed
-    usage: Usage = field(default_factory=Usage)
-
-
-Run = Callable[[Job], Made]
+Run = Callable[[Job], Packed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 def register(
     name: str, *, about: str, needs_model: bool = True, version: str = PROMPTS, ranked: bool = True
 ) -> Callable[[Run], Run]:
-    """A decorator that adds a function from Job to Made as an action of that name.
+    """A decorator that adds a function from Job to Packed as an action of that name.
 
     Raise `version` with every change of the prompt: kept records are found by it. `ranked=False` says that the text
     depends on which notes there are and not on their order, so that a record written without focus serves every query.
@@ -108,14 +111,6 @@ def usable(chat: Chat | None) -> tuple[str, ...]:
     return tuple(name for name, action in ACTIONS.items() if chat is not None or not action.needs_model)
 
 
-def next_look(available: Iterable[str], exclude: Iterable[str]) -> str:
-    """The first action of the ladder, then of the registry, that is available and not excluded."""
-    left = [name for name in available if name not in set(exclude)]
-    if not left:
-        raise InputError(f"no action is left after {', '.join(exclude)}")
-    return next((name for name in LADDER if name in left), left[0])
-
-
 def operate(
     action: str,
     cluster: Cluster,
@@ -126,30 +121,30 @@ def operate(
     focus: bool = True,
     temperature: float = 0.0,
     seed: int | None = None,
-) -> Made:
+) -> Packed:
     """What the action makes of the cluster within the budget; a ModelError where its model fails it."""
     deadline.check()
     chosen = ACTIONS[action]
     if chosen.needs_model and chat is None:
         raise InputError(f"{action} needs a model: Memory(model=...); without one there are {', '.join(usable(None))}")
     if chosen.needs_model and (not cluster.hits or budget < 1):
-        return Made(Packed("", 0))
+        return Packed("", 0)
     if not focus and not chosen.ranked:
-        cluster = replace(cluster, hits=_unranked(cluster.hits), costs=())
-    made = chosen.run(Job(cluster, budget, count, chat, focus, temperature, seed))
-    return made if action in (RETAIN, EXTRACT) else replace(made, packed=_held(made.packed, cluster, budget, count))
+        cluster = replace(cluster, hits=_sort_by_time(cluster.hits), costs=())
+    packed = chosen.run(Job(cluster, budget, count, chat, focus, temperature, seed))
+    return packed if action in (RETAIN, EXTRACT) else _hold_to_contract(packed, cluster, budget, count)
 
 
-def _held(packed: Packed, cluster: Cluster, budget: int, count: Counter) -> Packed:
-    """What an action made, held to the contract whoever wrote it: within the budget, counted, with its sources."""
-    text = _sound(packed.text)
+def _hold_to_contract(packed: Packed, cluster: Cluster, budget: int, count: Counter) -> Packed:
+    """What an action gave, whoever wrote it: within the budget, counted, with its sources."""
+    text = _mend(packed.text)
     if text and count(text) > budget:
         text = pack_text(text, budget, count)
     sources = packed.sources or tuple(Source(n.id, n.text, False, n.timestamp) for n in cluster.notes)
-    return Packed(text, count(text) if text else 0, sources if text else (), packed.dropped)
+    return replace(packed, text=text, tokens=count(text) if text else 0, sources=sources if text else ())
 
 
-def _unranked(hits: Sequence[Hit]) -> tuple[Hit, ...]:
+def _sort_by_time(hits: Sequence[Hit]) -> tuple[Hit, ...]:
     """The hits in an order that only the notes decide."""
     by_id = {hit.id: hit for hit in hits}
     return tuple(by_id[note.id] for note in chronological([by_id[each].note for each in sorted(by_id)]))
@@ -159,13 +154,13 @@ def _unranked(hits: Sequence[Hit]) -> tuple[Hit, ...]:
 
 
 @register(RETAIN, about="whole notes, best first", needs_model=False)
-def _retain(job: Job) -> Made:
-    return Made(retain(job.cluster, job.budget, count=job.count, costs=job.cluster.costs or None))
+def _retain(job: Job) -> Packed:
+    return retain(job.cluster, job.budget, count=job.count, costs=job.cluster.costs or None)
 
 
 @register(EXTRACT, about="the sentences that matter for the query, verbatim", needs_model=False)
-def _extract(job: Job) -> Made:
-    return Made(extract(job.cluster, job.budget, count=job.count))
+def _extract(job: Job) -> Packed:
+    return extract(job.cluster, job.budget, count=job.count)
 
 
 # -- with a model ------------------------------------------------------------------------------------------------------
@@ -184,30 +179,30 @@ _AIM = ", keeping first of all what helps to answer the question"
 
 
 @register(MERGE, about="one compact union of the notes' facts", ranked=False)
-def _merge(job: Job) -> Made:
+def _merge(job: Job) -> Packed:
     return record(job, _MERGE)
 
 
 @register(ABSTRACT, about="one higher-level note across all notes", ranked=False)
-def _abstract(job: Job) -> Made:
+def _abstract(job: Job) -> Packed:
     return record(job, _ABSTRACT)
 
 
 @register(REWRITE, about="each note rewritten on its own, the shortest first", ranked=False)
-def _rewrite(job: Job) -> Made:
+def _rewrite(job: Job) -> Packed:
     if job.budget < SMALLEST:
-        return Made(Packed("", 0))
+        return Packed("", 0)
     share = max(SMALLEST, min(job.budget, 2 * job.budget // len(job.notes)))
-    replies = answers(job, [prompt(job, _REWRITE, [note], share) for note in job.notes])
-    lines = [one_line(cleaned(reply.text)) for reply in replies]
-    packed = _packed_lines(job, lines)
+    replies = ask_model(job, [prompt(job, _REWRITE, [note], share) for note in job.notes])
+    lines = [one_line(clean_reply(reply.text)) for reply in replies]
+    packed = _pack_lines(job, lines)
     if not packed.text:  # not one fits whole
         rooms = [max(0, job.budget - job.count(label(note))) for note in job.notes]
-        packed = _packed_lines(job, [pack_text(*pair, job.count) for pair in zip(lines, rooms, strict=True)])
-    return Made(packed, spent(replies))
+        packed = _pack_lines(job, [pack_text(*pair, job.count) for pair in zip(lines, rooms, strict=True)])
+    return replace(packed, usage=sum_usage(replies))
 
 
-def _packed_lines(job: Job, lines: Sequence[str]) -> Packed:
+def _pack_lines(job: Job, lines: Sequence[str]) -> Packed:
     """The rewritten notes that fit, the cheapest entering first, with the raw notes as their sources."""
     hits = [replace(hit, note=replace(hit.note, text=text)) for hit, text in zip(job.cluster.hits, lines, strict=True)]
     kept = replace(job.cluster, hits=tuple(hit for hit in hits if hit.text), costs=())
@@ -219,43 +214,43 @@ def _packed_lines(job: Job, lines: Sequence[str]) -> Packed:
 
 
 @register(HYBRID, about="the best notes whole, then an abstract of the rest in what remains")
-def _hybrid(job: Job) -> Made:
+def _hybrid(job: Job) -> Packed:
     whole = retain(job.cluster, job.budget, count=job.count)
     if all(drop.code != "budget" for drop in whole.dropped):
-        return Made(whole)
+        return whole
     head = retain(job.cluster, job.budget // 2, count=job.count)
     taken = {source.id for source in head.sources}
     rest = tuple(hit for hit in job.cluster.hits if hit.id not in taken and hit.duplicate_of not in taken)
-    made = record(
+    tail = record(
         replace(job, cluster=replace(job.cluster, hits=rest, costs=()), budget=job.budget - head.tokens - 1), _ABSTRACT
     )
-    text = pack_text("\n".join(filter(None, (head.text, made.packed.text))), job.budget, job.count)
+    text = pack_text("\n".join(filter(None, (head.text, tail.text))), job.budget, job.count)
     if len(text) <= len(head.text) + 1:  # no word of the record
-        return Made(whole, made.usage)
+        return replace(whole, usage=tail.usage)
     repeats = tuple(drop for drop in head.dropped if drop.code == "duplicate")
-    return Made(Packed(text, job.count(text), head.sources + made.packed.sources, repeats), made.usage)
+    return Packed(text, job.count(text), head.sources + tail.sources, repeats, tail.usage)
 
 
-def record(job: Job, instruction: str) -> Made:
+def record(job: Job, instruction: str) -> Packed:
     """One text across all notes of the job, by one call of the model, cut to the budget; none under `SMALLEST`.
 
     "{aim}" in the instruction stands for what the question wants, and for nothing where there is no focus.
     """
     if job.budget < SMALLEST:
-        return Made(Packed("", 0))
-    (reply,) = answers(job, [prompt(job, instruction, job.notes, job.budget)])
-    text = pack_text(cleaned(reply.text), job.budget, job.count)
+        return Packed("", 0)
+    (reply,) = ask_model(job, [prompt(job, instruction, job.notes, job.budget)])
+    text = pack_text(clean_reply(reply.text), job.budget, job.count)
     if not text:
         raise MalformedReplyError(f"the model's reply has no word that fits {job.budget} tokens")
     sources = tuple(Source(note.id, note.text, False, note.timestamp) for note in job.notes)
-    return Made(Packed(text, job.count(text), sources), spent([reply]))
+    return Packed(text, job.count(text), sources, usage=sum_usage([reply]))
 
 
 def prompt(job: Job, instruction: str, notes: Sequence[Note], budget: int) -> Ask:
     """The request: the rules, the notes as data, the question if the record is to serve it, the task and its limit."""
     task = f"{instruction.replace('{aim}', _AIM if job.focus else '')} At most {max(6, int(0.7 * budget))} words."
     question = [f"Question: {as_data(one_line(job.cluster.query))}"] if job.focus else []
-    content = "\n\n".join(["\n".join(tagged(note) for note in chronological(notes)), *question, task])
+    content = "\n\n".join(["\n".join(tag(note) for note in chronological(notes)), *question, task])
     messages = ({"role": "system", "content": RULES}, {"role": "user", "content": content})
     return Ask(messages, max_tokens=budget + 8, temperature=job.temperature, seed=job.seed)
 
@@ -294,12 +289,12 @@ def as_data(text: str) -> str:
     return _MARKS.sub(lambda found: "‹" if found.group() == "<" else "⁅", text)
 
 
-def tagged(note: Note) -> str:
+def tag(note: Note) -> str:
     """The note between tags that its own words cannot close."""
     return f"<note>{as_data(label(note) + one_line(note.text))}</note>"
 
 
-def answers(job: Job, asks: Sequence[Ask]) -> list[Reply]:
+def ask_model(job: Job, asks: Sequence[Ask]) -> list[Reply]:
     """The model's replies, in order; the first failure is raised."""
     assert job.chat is not None
     replies: list[Reply] = []
@@ -323,7 +318,7 @@ _LABEL = re.compile(
 _QUOTES = {'"': '"', "“": "”", "«": "»"}
 
 
-def cleaned(text: str) -> str:
+def clean_reply(text: str) -> str:
     """A reply without code fences, tags, a leading label or quotes around all of it."""
     text = _FENCE.sub("", text.strip()).strip()
     text = _TAGS.sub("", text).strip()
@@ -332,15 +327,15 @@ def cleaned(text: str) -> str:
     close = _QUOTES.get(text[:1])
     if close and len(text) > 1 and text.endswith(close) and not {text[0], close} & set(text[1:-1]):
         text = text[1:-1].strip()
-    return _sound(text)
+    return _mend(text)
 
 
-def _sound(text: str) -> str:
+def _mend(text: str) -> str:
     """The text with half surrogate pairs replaced: SQLite and UTF-8 cannot carry them."""
     return text.encode("utf-8", "replace").decode()
 
 
-def spent(replies: Sequence[Reply]) -> Usage:
+def sum_usage(replies: Sequence[Reply]) -> Usage:
     """What the replies cost together."""
     return Usage(
         model_calls=len(replies),

@@ -16,7 +16,7 @@ from typing import Literal
 
 from retcon import deadline
 from retcon.errors import InputError, shown
-from retcon.note import Cluster, Dropped, Note, Packed, Source
+from retcon.note import Cluster, Dropped, Hit, Note, Packed, Source
 from retcon.tokens import Counter, cut
 
 Order = Literal["rank", "cheapest"]
@@ -48,9 +48,9 @@ def one_line(text: str) -> str:
     return " ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
-def costs(cluster: Cluster, *, count: Counter, accounting: Accounting = "rendered") -> list[int]:
-    """Tokens of each candidate on its own, in the cluster's order."""
-    return [_cost(note, count, accounting) for note in cluster.notes]
+def costs(hits: Sequence[Hit], *, count: Counter, accounting: Accounting = "rendered") -> list[int]:
+    """Tokens of each candidate on its own, in order."""
+    return [_cost(hit.note, count, accounting) for hit in hits]
 
 
 def _cost(note: Note, count: Counter, accounting: Accounting) -> int:
@@ -116,7 +116,7 @@ def check(budget: int) -> int:
 
 
 def _costs(cluster: Cluster, count: Counter, accounting: Accounting, given: Sequence[int] | None) -> Sequence[int]:
-    each = costs(cluster, count=count, accounting=accounting) if given is None else given
+    each = costs(cluster.hits, count=count, accounting=accounting) if given is None else given
     if len(each) != len(cluster.hits):
         raise InputError(f"{len(each)} costs for {len(cluster.hits)} candidates")
     return each

@@ -1,4 +1,4 @@
-"""Decision, cluster -> what was done in the end: the decided action, or the best action without a model in its place.
+"""Decision, cluster -> the recall: by the decided action, or by the best action without a model in its place.
 
 A generated text is a view. It is kept under a hash of all that made it (action, prompt version, model, budget, counter,
 focus, source texts), found again when the same cluster, budget and focus return, and gone with any of its sources. It
@@ -23,11 +23,12 @@ from retcon.errors import (
     NotFoundError,
     RetconError,
     StoreError,
+    message_of,
 )
 from retcon.model import Ask, Chat, Reply
-from retcon.note import RETAIN, Cluster, Decision, Dropped, Fidelity, Note, Packed, Record, Source, Usage
-from retcon.operate import ACTIONS, Made, operate, spent, usable
-from retcon.store.sqlite import SqliteStore
+from retcon.note import RETAIN, Cluster, Decision, Dropped, Fidelity, Note, Packed, Recall, Record, Source, Usage
+from retcon.operate import ACTIONS, operate, sum_usage, usable
+from retcon.store import Store
 from retcon.tokens import Counter
 from retcon.trace import span
 
@@ -35,113 +36,117 @@ Guard = Literal["warn", "strict"]
 GUARDS = ("warn", "strict")
 
 
-@dataclass(frozen=True, slots=True)
-class Took:
-    """What was done in the end, and what came of it."""
-
-    action: str
-    made: Made
-    warnings: tuple[str, ...] = ()
-    record: Record | None = None
-    fidelity: Fidelity | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performer:
     """Runs actions for a memory. Without a chat model, those that need none."""
 
-    store: SqliteStore
+    store: Store
     count: Counter
     chat: Chat | None
     focus: bool
     guard: Guard
 
-    def perform(self, cluster: Cluster, decision: Decision, safe: Callable[[], str]) -> Took:
-        """What the decided action made; where it fails, what the action named by `safe` made."""
+    def perform(self, cluster: Cluster, decision: Decision, safe: Callable[[], str]) -> Recall:
+        """The recall by the decided action; where that fails, by the action that `safe` names."""
         action, meter = decision.action, None if self.chat is None else Meter(self.chat)
         if ACTIONS[action].needs_model and meter is None:
             raise InputError(f"{action} needs a model: Memory(model=...); without one: {', '.join(usable(None))}")
         try:
-            took = self._take(action, cluster, decision.budget, meter)
+            found = self._take(cluster, decision, meter)
         except DeadlineError:  # no time for another action either
             raise
         except Exception as error:  # an action may be anybody's code: recall survives it
-            return self._fallen_back(cluster, decision, safe, _line(error), _usage(meter))
-        took = replace(took, made=replace(took.made, usage=_usage(meter)))
-        if took.made.packed.text or not cluster.hits or not decision.budget:
-            return self._guarded(took, cluster, decision, safe)
+            return self._fall_back(cluster, decision, safe, message_of(error), _usage(meter))
+        found = replace(found, usage=_usage(meter))
+        if found.text or not cluster.hits or not decision.budget:
+            return self._guard_against(found, safe)
         if not ACTIONS[action].needs_model:
-            return self._retained(cluster, decision)
+            return self._retain(cluster, decision)
         why = f"it wrote nothing that fits {decision.budget} tokens"
-        return self._fallen_back(cluster, decision, safe, why, took.made.usage)
+        return self._fall_back(cluster, decision, safe, why, found.usage)
 
-    def _take(self, action: str, cluster: Cluster, budget: int, meter: Meter | None) -> Took:
-        if meter is not None and ACTIONS[action].needs_model:
-            return self._generate(action, cluster, budget, meter)
-        return Took(action, self._operate(action, cluster, budget))
+    def _take(self, cluster: Cluster, decision: Decision, meter: Meter | None) -> Recall:
+        if meter is not None and ACTIONS[decision.action].needs_model:
+            return self._write(cluster, decision, meter)
+        return _recall(cluster, decision, self._operate(decision.action, cluster, decision.budget))
 
-    def _guarded(self, took: Took, cluster: Cluster, decision: Decision, safe: Callable[[], str]) -> Took:
-        if took.fidelity is None or took.fidelity.ok:
-            return took
-        doubts = f"no source supports {doubtful(took.fidelity)}"
+    def _guard_against(self, found: Recall, safe: Callable[[], str]) -> Recall:
+        """The recall, where its record is in doubt with a warning, or another in its place."""
+        if found.fidelity is None or found.fidelity.ok:
+            return found
+        doubts = f"no source supports {name_doubts(found.fidelity)}"
         if self.guard == "strict":
-            return self._fallen_back(cluster, decision, safe, doubts, took.made.usage)
-        return replace(took, warnings=(f"the {took.action} record may be wrong: {doubts}",))
+            return self._fall_back(found.cluster, found.decision, safe, doubts, found.usage)
+        return replace(found, warnings=(*found.warnings, f"the {found.action} record may be wrong: {doubts}"))
 
-    def _fallen_back(
+    def _fall_back(
         self, cluster: Cluster, decision: Decision, safe: Callable[[], str], why: str, usage: Usage
-    ) -> Took:
-        action, made = safe(), Made(Packed("", 0))
+    ) -> Recall:
+        action, packed = safe(), Packed("", 0)
         try:
-            made = self._operate(action, cluster, decision.budget)
+            packed = self._operate(action, cluster, decision.budget)
         except DeadlineError:
             raise
         except Exception:  # what fails here fails again, or is as good as nothing
             pass
-        if not made.packed.text:
-            action, made = RETAIN, self._operate(RETAIN, cluster, decision.budget)
+        if not packed.text:
+            action, packed = RETAIN, self._operate(RETAIN, cluster, decision.budget)
         warning = f"{decision.action} failed, so {action} took its place: {why}"
-        return Took(action, replace(made, usage=usage), (warning,))
+        return _recall(cluster, decision, replace(packed, usage=usage), action, warning)
 
-    def _retained(self, cluster: Cluster, decision: Decision) -> Took:
+    def _retain(self, cluster: Cluster, decision: Decision) -> Recall:
         """Whole notes where an action without a model found nothing to say; that action's nothing where none fits."""
-        made = self._operate(RETAIN, cluster, decision.budget)
-        if not made.packed.text:
-            return Took(decision.action, made)
+        packed = self._operate(RETAIN, cluster, decision.budget)
+        if not packed.text:
+            return _recall(cluster, decision, packed)
         why = f"{decision.action} found nothing to say within {decision.budget} tokens, so notes are retained"
-        return Took(RETAIN, made, (why,))
+        return _recall(cluster, decision, packed, RETAIN, why)
 
-    def _operate(self, action: str, cluster: Cluster, budget: int) -> Made:
+    def _operate(self, action: str, cluster: Cluster, budget: int) -> Packed:
         return operate(action, cluster, budget, count=self.count)
 
-    def _generate(self, action: str, cluster: Cluster, budget: int, meter: Meter) -> Took:
+    def _write(self, cluster: Cluster, decision: Decision, meter: Meter) -> Recall:
         """The record on file for just this cluster, budget and focus, else a new one; checked against its sources."""
+        action, budget = decision.action, decision.budget
         record = identify(action, cluster, budget, chat=meter, count=self.count, focus=self.focus)
-        made = _revived(self.store.get_record(record.id), cluster, self.count)
-        if made is not None and made.packed.tokens <= budget:
+        packed = _unpack_record(self.store.get_record(record.id), cluster, self.count)
+        if packed is not None and packed.tokens <= budget:
             record = replace(record, reused=True)
         else:
             owned = owners(cluster.notes)
             cached = CachedChat(meter, self.store, record.version, about=record.sources, owned=owned)
             with span("retcon.generate", action=action):
-                made = operate(action, cluster, budget, count=self.count, chat=cached, focus=self.focus)
-            if not cached.hits + cached.misses or not made.packed.text:
-                return Took(action, made)  # it did without the model, or has nothing to show
-            self._keep(record, budget, made)
+                packed = operate(action, cluster, budget, count=self.count, chat=cached, focus=self.focus)
+            if not cached.hits + cached.misses or not packed.text:
+                return _recall(cluster, decision, packed)  # it did without the model, or has nothing to show
+            self._keep(record, budget, packed)
         from retcon.fidelity import check  # loaded at the first record: its patterns take a while to compile
 
-        used = {source.id for source in made.packed.sources}
+        used = {source.id for source in packed.sources}
         sources = [note for note in cluster.notes if note.id in used]
-        return Took(action, made, (), record, check(made.packed.text, sources, query=cluster.query))
+        fidelity = check(packed.text, sources, query=cluster.query)
+        return replace(_recall(cluster, decision, packed), record=record, fidelity=fidelity)
 
-    def _keep(self, record: Record, budget: int, made: Made) -> None:
-        used = [[source.id, source.whole] for source in made.packed.sources]
-        about = {"record": asdict(record), "used": used, "dropped": [asdict(drop) for drop in made.packed.dropped]}
+    def _keep(self, record: Record, budget: int, packed: Packed) -> None:
+        used = [[source.id, source.whole] for source in packed.sources]
+        about = {"record": asdict(record), "used": used, "dropped": [asdict(drop) for drop in packed.dropped]}
         with suppress(StoreError, NotFoundError):  # a record is a view: one that cannot be kept is written again
             self.store.put_record(
-                record.id, action=record.action, budget=budget, text=made.packed.text, about=json.dumps(about),
+                record.id, action=record.action, budget=budget, text=packed.text, about=json.dumps(about),
                 sources=record.sources,
             )  # fmt: skip
+
+
+def _recall(cluster: Cluster, decision: Decision, packed: Packed, action: str = "", *warnings: str) -> Recall:
+    """The recall of a packed text; by another action than the decided one it is not certified."""
+    if action and action != decision.action:
+        decision = replace(decision, certified=False)  # the bound is on what the router chose
+    return Recall(
+        text=packed.text, tokens=packed.tokens, budget=decision.budget, query=cluster.query,
+        action=action or decision.action, decision=decision, sources=packed.sources,
+        dropped=packed.dropped + cluster.dropped, cluster=cluster, usage=packed.usage,
+        warnings=(*decision.warnings, *warnings),
+    )  # fmt: skip
 
 
 class Meter:
@@ -158,14 +163,14 @@ class Meter:
         except RetconError:
             raise
         except Exception as error:
-            raise ModelError(f"{self.name} failed: {_line(error)}") from error
+            raise ModelError(f"{self.name} failed: {message_of(error)}") from error
         if len(replies) != len(asks):
             raise MalformedReplyError(f"{self.name}: {len(replies)} replies to {len(asks)} asks")
-        checked = [self._checked(reply) for reply in replies]
-        self.usage += replace(spent([reply for reply in checked if isinstance(reply, Reply)]), model_calls=0)
+        checked = [self._check(reply) for reply in replies]
+        self.usage += replace(sum_usage([reply for reply in checked if isinstance(reply, Reply)]), model_calls=0)
         return checked
 
-    def _checked(self, reply: object) -> Reply | ModelError:
+    def _check(self, reply: object) -> Reply | ModelError:
         if isinstance(reply, ModelError):
             return reply
         if not isinstance(reply, Reply) or not isinstance(reply.text, str):
@@ -190,7 +195,7 @@ def identify(action: str, cluster: Cluster, budget: int, *, chat: Chat, count: C
     return Record(key, action, chat.name, version, focus, content, sources)
 
 
-def doubtful(fidelity: Fidelity) -> str:
+def name_doubts(fidelity: Fidelity) -> str:
     """The claims that make a record doubtful, in words, at most three."""
     claims = [claim for claim in fidelity.unsupported if claim.kind in ("number", "date", "name")]
     claims += [ours for ours, _ in fidelity.mutated]
@@ -198,7 +203,7 @@ def doubtful(fidelity: Fidelity) -> str:
     return named + (f" and {len(claims) - 3} more" if len(claims) > 3 else "")
 
 
-def _revived(kept: tuple[str, str] | None, cluster: Cluster, count: Counter) -> Made | None:
+def _unpack_record(kept: tuple[str, str] | None, cluster: Cluster, count: Counter) -> Packed | None:
     """What a kept record (text, about) gives for the cluster it was written from."""
     if kept is None:
         return None
@@ -206,16 +211,11 @@ def _revived(kept: tuple[str, str] | None, cluster: Cluster, count: Counter) -> 
     notes = {note.id: note for note in cluster.notes}
     used = [(notes[each], whole) for each, whole in about["used"]]
     sources = tuple(Source(note.id, note.text, whole, note.timestamp) for note, whole in used)
-    return Made(Packed(text, count(text), sources, tuple(Dropped(**drop) for drop in about["dropped"])))
+    return Packed(text, count(text), sources, tuple(Dropped(**drop) for drop in about["dropped"]))
 
 
 def _usage(meter: Meter | None) -> Usage:
     return Usage() if meter is None else meter.usage
-
-
-def _line(error: BaseException) -> str:
-    """What went wrong, in one line."""
-    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _hash(value: Sequence[object]) -> str:

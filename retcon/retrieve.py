@@ -68,11 +68,11 @@ def search(
     `fill` tops up with the newest notes, at score 0, where fewer than `top_k` share a word with the query.
     """
     if embed is not None and retriever in NEEDS_VECTORS:
-        embed = _Asked(embed.name, embed.dim, embed([query]))  # a failing embedder is not a failing store
+        embed = _QueryVector(embed.name, embed.dim, embed([query]))  # a failing embedder is not a failing store
     with store.snapshot(where.scope) as snapshot:
         ranked = RETRIEVERS[check_retriever(retriever)](snapshot, query, top_k, where.only, embed)
         if fill and len(ranked.slots) < top_k:
-            ranked = _filled(ranked, snapshot.recent(top_k + len(ranked.slots), where.only), top_k)
+            ranked = _fill_up(ranked, snapshot.recent(top_k + len(ranked.slots), where.only), top_k)
         notes = snapshot.fetch(ranked.slots)
     hits = (Hit(note, score, rank) for rank, (note, score) in enumerate(zip(notes, ranked.scores, strict=True), 1))
     return mark_duplicates(tuple(hits))
@@ -85,7 +85,8 @@ def cluster(query: str, hits: Sequence[Hit], costs: Sequence[int], *, cap: int =
     of it. A note that only fills up has no such right, unless there is nothing else.
     """
     kept: list[tuple[Hit, int]] = []
-    dropped, used = [], 0
+    over: list[tuple[Hit, Dropped]] = []
+    used = 0
     alone = all(cost > cap for cost in costs)
     for hit, cost in zip(hits, costs, strict=True):
         deadline.check()
@@ -95,8 +96,14 @@ def cluster(query: str, hits: Sequence[Hit], costs: Sequence[int], *, cap: int =
             used += cap // 2 if large else cost
         else:
             reason = f"needs {cost} tokens, {max(cap - used, 0)} left under the candidate cap of {cap}"
-            dropped.append(Dropped(hit.id, "cap", reason, cost))
-    return Cluster(query, tuple(hit for hit, _ in kept), tuple(dropped), tuple(cost for _, cost in kept))
+            over.append((hit, Dropped(hit.id, "cap", reason, cost)))
+    return Cluster(
+        query,
+        hits=tuple(hit for hit, _ in kept),
+        dropped=tuple(drop for _, drop in over),
+        costs=tuple(cost for _, cost in kept),
+        over_cap=tuple(hit for hit, _ in over),
+    )
 
 
 # -- bm25 ------------------------------------------------------------------------------------------------------------
@@ -128,7 +135,7 @@ def best(snapshot: Snapshot, terms: Sequence[str], top_k: int, only: Filter | No
     while at < len(order) and (threshold <= ahead[at] or left[at] < PROBE * top_k * LOOKUP):
         deadline.check()
         listed = snapshot.postings(order[at])
-        slots, gains = _passing(listed, scorer.gain(order[at], listed.counts, listed.lengths), allowed)
+        slots, gains = _keep_allowed(listed, scorer.gain(order[at], listed.counts, listed.lengths), allowed)
         gains += scores[slots]
         scores[slots] = gains
         threshold = max(threshold, _kth(gains, top_k))
@@ -141,7 +148,7 @@ def best(snapshot: Snapshot, terms: Sequence[str], top_k: int, only: Filter | No
     others = others[scores[others] >= threshold - ahead[at] - SLACK]
     while at < len(order) and len(others) * LOOKUP > stats[order[at]].df:
         deadline.check()
-        listed = _among(snapshot.postings(order[at]), others, snapshot.slots)
+        listed = _keep_slots(snapshot.postings(order[at]), others, snapshot.slots)
         scores[listed.slots] += scorer.gain(order[at], listed.counts, listed.lengths)
         at += 1
         others = others[scores[others] >= threshold - ahead[at] - SLACK]
@@ -175,7 +182,7 @@ class _Scorer:
         return self.idf[key] * found.peak * (K1 + 1) / norm
 
 
-def _passing(
+def _keep_allowed(
     listed: Postings, gains: NDArray[np.float64], allowed: NDArray[np.bool_] | None
 ) -> tuple[NDArray[np.uint32], NDArray[np.float64]]:
     if allowed is None:
@@ -184,7 +191,7 @@ def _passing(
     return listed.slots[keep], gains[keep]
 
 
-def _among(listed: Postings, slots: NDArray[np.int64], size: int) -> Postings:
+def _keep_slots(listed: Postings, slots: NDArray[np.int64], size: int) -> Postings:
     """The entries of notes in the given slots."""
     wanted = np.zeros(size, bool)
     wanted[slots] = True
@@ -258,7 +265,7 @@ def plain_scores(counted: Sequence[Counter[str]], terms: Sequence[str]) -> NDArr
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _QueryVector:
     """An embedder that was asked for the query already."""
 
     name: str
@@ -321,7 +328,7 @@ def embed_missing(store: Store, scope: Scope, embed: Embed, *, batch: int = 1024
 # -- what every retriever shares ---------------------------------------------------------------------------------------
 
 
-def _filled(ranked: Ranked, newest: Sequence[int], top_k: int) -> Ranked:
+def _fill_up(ranked: Ranked, newest: Sequence[int], top_k: int) -> Ranked:
     have = set(ranked.slots)
     more = [slot for slot in newest if slot not in have][: top_k - len(ranked.slots)]
     return Ranked(ranked.slots + more, ranked.scores + [0.0] * len(more))
@@ -329,9 +336,9 @@ def _filled(ranked: Ranked, newest: Sequence[int], top_k: int) -> Ranked:
 
 def mark_duplicates(hits: Sequence[Hit]) -> tuple[Hit, ...]:
     """The hits, each later one that says the same as a better-ranked one marked with that one's id."""
-    said = [_said(hit) for hit in hits]
+    said = [_read_hit(hit) for hit in hits]
     many = len(hits) > FEW or sum(each.size for each in said) > FEW_WORDS
-    seen = _Seen(said) if many else None
+    seen = _Distinct(said) if many else None
     firsts: list[int] = []
     out: list[Hit] = []
     for i, hit in enumerate(hits):
@@ -346,19 +353,19 @@ def mark_duplicates(hits: Sequence[Hit]) -> tuple[Hit, ...]:
     return tuple(out)
 
 
-class _Said(NamedTuple):
+class _Content(NamedTuple):
     speaker: str | None
     bag: Counter[str]  # stems of the text
     size: int
 
 
-def _said(hit: Hit) -> _Said:
+def _read_hit(hit: Hit) -> _Content:
     deadline.check()
     bag = Counter(stems(hit.text))
-    return _Said(hit.note.speaker, bag, bag.total())
+    return _Content(hit.note.speaker, bag, bag.total())
 
 
-class _Seen:
+class _Distinct:
     """The notes so far that repeat none, as bits: a few and-operations over all of them leave those that may be a twin.
 
     A note's twin before it has the same speaker, the same numbers and negations, about its size, every word of it that
@@ -366,12 +373,12 @@ class _Seen:
     is left over still has to be compared: nearly all of it is a twin.
     """
 
-    def __init__(self, every: Sequence[_Said]) -> None:
+    def __init__(self, every: Sequence[_Content]) -> None:
         kin = [_kin(said) for said in every]
         known = Counter(kin)
         self.every, self.kin = every, [each if known[each] > 1 else None for each in kin]  # None: alone, so no twin
         related = (said for said, each in zip(every, self.kin, strict=True) if each is not None)
-        notes = Counter(word for said in related for word in _counted(said.bag))
+        notes = Counter(word for said in related for word in _number_repeats(said.bag))
         self.shared = {word for word, n in notes.items() if n > 1}  # no other matters
         self.holding: dict[tuple[str, int], int] = {}
         self.alike: dict[tuple[object, ...], int] = {}
@@ -381,7 +388,7 @@ class _Seen:
         said, kin = self.every[place], self.kin[place]
         if kin is None or not said.size:
             return
-        for word in _counted(said.bag):
+        for word in _number_repeats(said.bag):
             if word in self.shared:
                 self.holding[word] = self.holding.get(word, 0) | 1 << place
         alike = (*kin, _size_class(said.size))
@@ -397,7 +404,7 @@ class _Seen:
         for near in (size - 1, size, size + 1):
             left |= self.alike.get((*kin, near), 0)
         empty: list[int] = []
-        for word in _counted(said.bag):
+        for word in _number_repeats(said.bag):
             if not left:
                 return
             if word[0] in _EMPTY_WORDS:
@@ -411,14 +418,14 @@ class _Seen:
             left ^= lowest
 
 
-def _counted(bag: Counter[str]) -> Iterator[tuple[str, int]]:
+def _number_repeats(bag: Counter[str]) -> Iterator[tuple[str, int]]:
     """The words of the bag, each with its number: the first "the", the second "the"."""
     return ((word, n) for word, times in bag.items() for n in range(times))
 
 
-def _kin(said: _Said) -> tuple[object, ...]:
+def _kin(said: _Content) -> tuple[object, ...]:
     """What two notes that say the same have in common to the letter."""
-    return said.speaker, frozenset((word, times) for word, times in said.bag.items() if _turning(word))
+    return said.speaker, frozenset((word, times) for word, times in said.bag.items() if _turns_meaning(word))
 
 
 def _size_class(size: int) -> int:
@@ -450,7 +457,7 @@ def _few_missing(notes: int, words: Sequence[int], most: int) -> int:
     return fewer | equal
 
 
-def _same(one: _Said, other: _Said) -> bool:
+def _same(one: _Content, other: _Content) -> bool:
     """Whether the second note of the same speaker adds nothing: nearly all words shared, none of its own that tells.
 
     Numbers and negations must be the same on both sides. What the first says beyond the second may stay: it is kept.
@@ -465,10 +472,10 @@ def _same(one: _Said, other: _Said) -> bool:
     if shared < NEAR * (size - shared):
         return False
     gone, added = one.bag - other.bag, other.bag - one.bag
-    return not any(_turning(term) for term in gone + added) and _EMPTY_WORDS.issuperset(added)
+    return not any(_turns_meaning(term) for term in gone + added) and _EMPTY_WORDS.issuperset(added)
 
 
-def _turning(term: str) -> bool:
+def _turns_meaning(term: str) -> bool:
     """Whether a single word turns a statement: numbers and negations do."""
     return term in _NEGATIONS or (not term.isalpha() and any(map(str.isdigit, term)))
 

@@ -28,9 +28,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retcon.errors import InputError, RouterError, shown
-from retcon.features import BUDGET_UNIT, FEATURES
+from retcon.errors import InputError, RouterError, few, message_of, shown
+from retcon.features import BUDGET_UNIT, FEATURES, PLACES
+from retcon.ladder import DEFAULT_ORDER, LARGEST_BUDGET, Ladder, next_look, replace_action, take_look
 from retcon.note import RETAIN, Decision
+from retcon.plain import is_label, read_budget, read_flag, read_number
 
 FORMAT = 1
 KINDS = ("learned", "rule")
@@ -39,8 +41,6 @@ CONFIGURATION = (
     "embedder", "counter", "accounting", "retriever", "top_k", "cap", "renderer", "types", "model", "prompts", "focus",
 )  # fmt: skip
 LARGEST_FILE = 1_000_000  # bytes; a router of five actions has about 4,000
-LARGEST_BUDGET = 1 << 53
-TIED = 12  # decimals of an order's worth that count: orders closer than that are equals
 _NEEDED = frozenset(("format", "name", "actions", "features", "weights", "intercepts"))
 _OPTIONAL = frozenset(
     (
@@ -51,75 +51,18 @@ _OPTIONAL = frozenset(
 _SPEAKABLE = frozenset((*FEATURES, "tokens", "fitting", "percent"))  # the $names a reason may use
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ladder:
-    """Orders of actions to try while the reader abstains, and a linear response that says which order to use.
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Whether a memory is not what its router learned on, and the warnings about it."""
 
-    worth(order) = level(order, B) + <weights(order), psi>. Between two learned budgets the level is interpolated in
-    log2 B; beyond them the nearest holds. Of equals the earlier order wins.
-    """
+    differs: bool
+    warnings: tuple[str, ...]
 
-    orders: tuple[tuple[str, ...], ...]
-    features: tuple[str, ...]
-    weights: tuple[tuple[float, ...], ...]  # [order, feature]
-    intercepts: Mapping[int, tuple[float, ...]]  # budget -> level of each order
-    call_price: float = 0.0  # utility that one more reader call had to bring
-    token_price: float = 0.0
-
-    def __post_init__(self) -> None:
-        for fault in _ladder_faults(self):
-            raise RouterError(f"the ladder: {fault}")
-
-    def order(self, x: Sequence[float], *, budget: int, available: Iterable[str] | None = None) -> tuple[str, ...]:
-        """The looks for one feature vector (in the order of `FEATURES`), without actions that are not available.
-
-        Empty where the ladder knows none of the available actions.
-        """
-        used = [x[_PLACE[name]] for name in self.features]
-        usable = None if available is None else set(available)
-        best: float = -math.inf
-        found: tuple[str, ...] = ()
-        for looks, row, level in zip(self.orders, self.weights, self.levels(budget), strict=True):
-            left = looks if usable is None else tuple(name for name in looks if name in usable)
-            worth = round(math.fsum((level, *map(mul, row, used))), TIED)
-            if left and worth > best:
-                best, found = worth, left
-        return found
-
-    def levels(self, budget: int) -> tuple[float, ...]:
-        """The level of every order at a budget."""
-        below = max((b for b in self.intercepts if b <= budget), default=min(self.intercepts))
-        above = min((b for b in self.intercepts if b >= budget), default=max(self.intercepts))
-        low, high = self.intercepts[below], self.intercepts[above]
-        if below >= above:
-            return high if budget > below else low
-        part = math.log2(budget / below) / math.log2(above / below)
-        return tuple(a + part * (b - a) for a, b in zip(low, high, strict=True))
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Ladder:
-        """The ladder that these plain JSON values describe."""
-        if unknown := set(plain).difference(cls.__slots__):
-            raise RouterError(f"the ladder has unknown entries: {_few(sorted(map(str, unknown)))}")
-        return cls(
-            orders=tuple(tuple(_list(order)) for order in plain["orders"]),
-            features=tuple(plain["features"]),
-            weights=tuple(tuple(map(_number, row)) for row in plain["weights"]),
-            intercepts={_budget(budget): tuple(map(_number, row)) for budget, row in plain["intercepts"].items()},
-            call_price=_number(plain.get("call_price", 0.0)),
-            token_price=_number(plain.get("token_price", 0.0)),
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The ladder as plain JSON values."""
-        return {
-            "orders": [list(order) for order in self.orders],
-            "features": list(self.features),
-            "weights": [list(row) for row in self.weights],
-            "intercepts": {str(budget): list(row) for budget, row in self.intercepts.items()},
-            "call_price": self.call_price,
-            "token_price": self.token_price,
-        }
+    def mark(self, decision: Decision) -> Decision:
+        """The decision, not certified and with the warnings where there is a mismatch."""
+        if not self.differs:
+            return decision
+        return replace(decision, certified=False, warnings=decision.warnings + self.warnings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +110,7 @@ class Router:
         others = [action for action in left if action != RETAIN]
         best = max(others, key=mu.__getitem__) if others else RETAIN  # max keeps the first of equals
         advantage, tau = mu[best] - mu[RETAIN], self.threshold(budget)
-        ruled = False if self.fit_rules and budget <= 0 else self.ruled(seen)
+        ruled = False if self.fit_rules and budget <= 0 else self.apply_fit_rule(seen)
         accepts = self._accepts(advantage, tau) if ruled is None else ruled
         replaces = RETAIN not in left or (bool(others) and accepts)
         decision = Decision(
@@ -185,9 +128,40 @@ class Router:
         )
         return replace(decision, reason=_reason(self, decision, best))
 
-    def ruled(self, x: Sequence[float]) -> bool | None:
+    def decide_next(
+        self,
+        x: NDArray[np.float64] | Sequence[float],
+        *,
+        budget: int,
+        available: tuple[str, ...],
+        exclude: Collection[str] = (),
+        climb: bool = True,
+    ) -> Decision:
+        """The decision where some actions are spent: by the ladder (`climb`), by the weights, or by the default order.
+
+        The weights say what comes next where they know every action that is available; for an action outside of any
+        ladder it is enough that they know one.
+        """
+        if exclude and climb and self.ladder is not None:
+            free = self.decide(x, budget=budget, available=available)
+            if (look := next((name for name in free.order if name not in exclude), None)) is not None:
+                return take_look(free, look)
+            if (own := next((name for name in self.own_actions(available) if name not in exclude), None)) is not None:
+                return replace_action(free, own, f"{own}: not in the ladder of {self.name}, so after its end")
+        known = set(self.actions)
+        weighs = known.issuperset(available) if climb else known.intersection(available).difference(exclude)
+        if weighs or not exclude:
+            return self.decide(x, budget=budget, available=available, exclude=exclude)
+        look = next_look(available, exclude)
+        return replace_action(self.decide(x, budget=budget), look, f"{look}: the next after {', '.join(exclude)}")
+
+    def own_actions(self, available: Iterable[str]) -> tuple[str, ...]:
+        """The caller's own actions that the router does not know; they come after the end of its ladder."""
+        return tuple(name for name in available if name not in self.actions and name not in DEFAULT_ORDER)
+
+    def apply_fit_rule(self, x: Sequence[float]) -> bool | None:
         """Whether fit alone says to replace (no note fits) or not to (all do); None where it is left to prediction."""
-        notes, fit = x[_PLACE["notes"]], x[_PLACE["fit"]]
+        notes, fit = x[PLACES["notes"]], x[PLACES["fit"]]
         if not self.fit_rules or (notes and 0 < fit < 1):
             return None
         return bool(notes) and fit <= 0
@@ -229,7 +203,7 @@ class Router:
 
     def utilities(self, x: Sequence[float]) -> dict[str, float]:
         """mu of every action for one finite feature vector in the order of `FEATURES`."""
-        used = [x[_PLACE[name]] for name in self.features]
+        used = [x[PLACES[name]] for name in self.features]
         # fsum rounds once, so no order of addition and no processor changes a decision
         mu = {a: math.fsum((self.intercepts[a], *map(mul, self.weights[a], used))) for a in self.actions}
         if not all(map(math.isfinite, mu.values())):
@@ -257,6 +231,20 @@ class Router:
             found.update({name: (odd[0], running[name])} if odd else {})
         return found
 
+    def compare(
+        self, running: Mapping[str, Any], names: Iterable[str] = CONFIGURATION, *, quiet: Collection[str] = ()
+    ) -> Mismatch:
+        """In what a running configuration is not the router's own, with a warning for each name that is not `quiet`."""
+        found = self.differences(running, names)
+        return Mismatch(
+            bool(found),
+            tuple(
+                f"router {self.name!r} was learned with {name} {learned!r}, this memory has {here!r}"
+                for name, (learned, here) in found.items()
+                if name not in quiet
+            ),
+        )
+
     def _certifies(self, budget: int, left: Collection[str]) -> bool:
         """Whether the certificate speaks of this: a certified budget and threshold, and the very actions it knew."""
         if self.certificate is None or budget not in self.thresholds or len(left) < len(self.actions):
@@ -275,7 +263,7 @@ class Router:
         usable = set(self.actions if available is None else available).difference(exclude)
         left = tuple(action for action in self.actions if action in usable)
         if not left:
-            raise InputError(f"no action is left: router {self.name!r} knows {_few(self.actions)}")
+            raise InputError(f"no action is left: router {self.name!r} knows {few(self.actions)}")
         return left
 
     def _known_budgets(self) -> Collection[int]:
@@ -286,14 +274,14 @@ class Router:
         known = self._known_budgets()
         if not known or min(known) <= budget <= max(known):
             return x, False
-        x[_PLACE["budget"]] = min(max(budget, min(known)), max(known)) / BUDGET_UNIT
+        x[PLACES["budget"]] = min(max(budget, min(known)), max(known)) / BUDGET_UNIT
         return x, True
 
     @classmethod
     def load(cls, source: str | PathLike[str] | Mapping[str, Any]) -> Router:
         """The router in a JSON file, in a dict of the same shape, or that ships under this name (`SHIPPED`)."""
         if isinstance(source, str) and source in SHIPPED:
-            return shipped(source)
+            return load_shipped(source)
         if not isinstance(source, (str, PathLike, Mapping)):
             raise RouterError(f"a router is a Router, a file, a name or a dict, not {shown(source)}")
         return cls.from_dict(source if isinstance(source, Mapping) else _read(Path(source)))
@@ -307,24 +295,24 @@ class Router:
                 name=plain["name"],
                 actions=tuple(plain["actions"]),
                 features=tuple(plain["features"]),
-                weights={action: tuple(map(_number, row)) for action, row in plain["weights"].items()},
-                intercepts={action: _number(value) for action, value in plain["intercepts"].items()},
+                weights={action: tuple(map(read_number, row)) for action, row in plain["weights"].items()},
+                intercepts={action: read_number(value) for action, value in plain["intercepts"].items()},
                 thresholds={
-                    _budget(budget): math.inf if tau is None else _number(tau)
+                    read_budget(budget): math.inf if tau is None else read_number(tau)
                     for budget, tau in plain.get("thresholds", {}).items()
                 },
-                budgets=tuple(map(_budget, plain.get("budgets", ()))),
+                budgets=tuple(map(read_budget, plain.get("budgets", ()))),
                 kind=plain.get("kind", "learned"),
                 embedder=plain.get("embedder"),
                 counter=plain.get("counter"),
                 reasons=dict(plain.get("reasons", {})),
                 provenance=dict(plain.get("provenance", {})),
-                fit_rules=_flag(plain.get("fit_rules", False)),
+                fit_rules=read_flag(plain.get("fit_rules", False)),
                 ladder=None if plain.get("ladder") is None else Ladder.from_dict(plain["ladder"]),
                 certificate=None if plain.get("certificate") is None else dict(plain["certificate"]),
             )
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise RouterError(f"a value of the router has the wrong shape: {_line(error)}") from None
+            raise RouterError(f"a value of the router has the wrong shape: {message_of(error, 200)}") from None
 
     def to_dict(self) -> dict[str, Any]:
         """The router as plain JSON values; a threshold that nothing reaches is null."""
@@ -352,7 +340,7 @@ class Router:
         try:
             text = json.dumps(self.to_dict(), sort_keys=True, indent=2, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
-            raise RouterError(f"router {self.name!r} is not plain JSON: {_line(error)}") from None
+            raise RouterError(f"router {self.name!r} is not plain JSON: {message_of(error, 200)}") from None
         Path(path).write_text(text + "\n", encoding="ascii", newline="\n")
 
 
@@ -362,7 +350,7 @@ SHIPPED = ("evidence-fit", "longmemeval", "longmemeval-free", "locomo", "locomo-
 
 
 @lru_cache(maxsize=len(SHIPPED))
-def shipped(name: str) -> Router:
+def load_shipped(name: str) -> Router:
     """A router that comes with retcon."""
     if name not in SHIPPED:
         raise RouterError(f"no router {name!r} ships with retcon; there are {', '.join(SHIPPED)}")
@@ -371,7 +359,7 @@ def shipped(name: str) -> Router:
 
 def default_router(*, writes: bool = False) -> Router:
     """The router of a memory that was given none: learned on LongMemEval, with actions a model writes or without."""
-    return shipped("longmemeval" if writes else "longmemeval-free")
+    return load_shipped("longmemeval" if writes else "longmemeval-free")
 
 
 # Reasons: one plain sentence, in which a rule is called a rule.
@@ -392,11 +380,11 @@ def _because(router: Router, decision: Decision, best: str) -> str:
         return "the only action left"
     if RETAIN not in left:
         return _best_of_rest(router, decision)
-    if (ruled := router.ruled(tuple(decision.features.values()))) is not None:
+    if (ruled := router.apply_fit_rule(tuple(decision.features.values()))) is not None:
         return _by_fit(decision, best, ruled)
     if decision.action in router.reasons:
-        return Template(router.reasons[decision.action]).substitute(_spoken(decision))
-    return _compared(router, decision, best)
+        return Template(router.reasons[decision.action]).substitute(_reason_values(decision))
+    return _compare_scores(router, decision, best)
 
 
 def _best_of_rest(router: Router, decision: Decision) -> str:
@@ -406,7 +394,7 @@ def _best_of_rest(router: Router, decision: Decision) -> str:
     return f"retain is out, and it is {_verb(router)} {chosen} against {other} for {second}, the next"
 
 
-def _compared(router: Router, decision: Decision, best: str) -> str:
+def _compare_scores(router: Router, decision: Decision, best: str) -> str:
     if decision.threshold == math.inf:
         return f"calibration accepted no replacing action at {decision.budget} tokens"
     keeps = decision.action == RETAIN
@@ -441,7 +429,7 @@ def _verb(router: Router) -> str:
     return "scored" if router.kind == "rule" else "predicted"
 
 
-def _spoken(decision: Decision) -> dict[str, str]:
+def _reason_values(decision: Decision) -> dict[str, str]:
     """What the $names of a reason stand for."""
     seen = decision.features
     return {name: f"{value:.4g}" for name, value in seen.items()} | {
@@ -461,8 +449,6 @@ def _show(a: float, b: float) -> tuple[str, str]:
 
 # Reading and checking.
 
-_PLACE = {name: place for place, name in enumerate(FEATURES)}
-
 
 def _vector(x: NDArray[np.float64] | Sequence[float]) -> list[float]:
     values = [float(value) for value in x]
@@ -479,7 +465,7 @@ def _read(path: Path) -> Any:
         with path.open("rb") as file:
             raw = file.read(LARGEST_FILE + 1)
     except (OSError, ValueError) as error:
-        raise RouterError(f"router file {str(path)!r} cannot be read: {_line(error)}") from None
+        raise RouterError(f"router file {str(path)!r} cannot be read: {message_of(error, 200)}") from None
     return _parse(raw)
 
 
@@ -487,52 +473,52 @@ def _parse(raw: bytes) -> Any:
     if len(raw) > LARGEST_FILE:
         raise RouterError(f"the router file is longer than {LARGEST_FILE} bytes")
     try:
-        return json.loads(raw.decode("utf-8"), parse_constant=_number)  # NaN and Infinity are no JSON
+        return json.loads(raw.decode("utf-8"), parse_constant=read_number)  # NaN and Infinity are no JSON
     except (ValueError, RecursionError, TypeError) as error:
-        raise RouterError(f"the router file is not JSON: {_line(error)}") from None
+        raise RouterError(f"the router file is not JSON: {message_of(error, 200)}") from None
 
 
 def _check_keys(plain: Any) -> None:
     if not isinstance(plain, Mapping):
         raise RouterError(f"a router is a JSON object, not a {type(plain).__name__}")
     if missing := sorted(_NEEDED.difference(plain)):
-        raise RouterError(f"the router lacks {_few(missing)}")
+        raise RouterError(f"the router lacks {few(missing)}")
     if type(plain["format"]) is not int or plain["format"] != FORMAT:
         raise RouterError(f"router format {shown(plain['format'], 20)}, this retcon reads {FORMAT}")
     # a misspelt "thresholds" must not pass for a router without any
     if unknown := sorted(map(str, set(plain) - _NEEDED - _OPTIONAL)):
-        raise RouterError(f"the router has unknown entries: {_few(unknown)}")
+        raise RouterError(f"the router has unknown entries: {few(unknown)}")
 
 
 def _faults(router: Router) -> Iterator[str]:
     """What is wrong with a router, the most basic first."""
-    if not _is_label(router.name):
+    if not is_label(router.name):
         yield "the name must be 1 to 100 printable characters"
     if router.kind not in KINDS:
         yield f"the kind must be {' or '.join(KINDS)}"
-    if not all(map(_is_label, router.actions)) or len(set(router.actions)) < len(router.actions):
+    if not all(map(is_label, router.actions)) or len(set(router.actions)) < len(router.actions):
         yield "actions must be distinct names of 1 to 100 printable characters"
     if router.actions[:1] != (RETAIN,):
         yield "the first action must be retain"
-    if unknown := [name for name in router.features if name not in _PLACE]:
-        yield f"unknown features {_few(unknown)}; known are {', '.join(FEATURES)}"
+    if unknown := [name for name in router.features if name not in PLACES]:
+        yield f"unknown features {few(unknown)}; known are {', '.join(FEATURES)}"
     if len(set(router.features)) < len(router.features):
         yield "a feature is named twice"
     yield from _weight_faults(router)
     yield from _budget_faults(router)
     yield from _reason_faults(router)
     if router.ladder is not None and (strange := {*chain(*router.ladder.orders)}.difference(router.actions)):
-        yield f"the ladder names {_few(sorted(strange))}, which the router does not know"
+        yield f"the ladder names {few(sorted(strange))}, which the router does not know"
     if router.certificate is not None:
         yield from _certificate_faults(router.certificate)
-    if not all(label is None or _is_label(label) for label in (router.embedder, router.counter)):
+    if not all(label is None or is_label(label) for label in (router.embedder, router.counter)):
         yield "embedder and counter must be names or null"
 
 
 def _weight_faults(router: Router) -> Iterator[str]:
     for part, keys in (("weights", router.weights), ("intercepts", router.intercepts)):
         if set(keys) != set(router.actions):
-            yield f"{part} are for {_few(sorted(keys))}, actions are {_few(router.actions)}"
+            yield f"{part} are for {few(sorted(keys))}, actions are {few(router.actions)}"
     for action, row in router.weights.items():
         if len(row) != len(router.features):
             yield f"{len(row)} weights of {action}, {len(router.features)} features"
@@ -545,25 +531,6 @@ def _budget_faults(router: Router) -> Iterator[str]:
         yield "budgets must be whole numbers from 0 on"
     if any(math.isnan(tau) or tau == -math.inf for tau in router.thresholds.values()):
         yield "thresholds must be numbers, or null where nothing is accepted"
-
-
-def _ladder_faults(ladder: Ladder) -> Iterator[str]:
-    size = len(ladder.orders)
-    if not size or not all(order and len(set(order)) == len(order) for order in ladder.orders):
-        yield "orders must be lists of distinct actions"
-    if not all(_is_label(name) for order in ladder.orders for name in order):
-        yield "actions must be names of 1 to 100 printable characters"
-    if not set(ladder.features) <= set(FEATURES) or len(set(ladder.features)) < len(ladder.features):
-        yield f"features must be distinct names out of {', '.join(FEATURES)}"
-    if not ladder.intercepts or not all(type(b) is int and 1 <= b <= LARGEST_BUDGET for b in ladder.intercepts):
-        yield "levels must be given at budgets of 1 or more"
-    if len(ladder.weights) != size or any(len(row) != size for row in ladder.intercepts.values()):
-        yield f"there are {size} orders, and every one needs weights and a level at each budget"
-    if any(len(row) != len(ladder.features) for row in ladder.weights):
-        yield f"every order needs {len(ladder.features)} weights, one a feature"
-    numbers = chain(*ladder.weights, *ladder.intercepts.values(), (ladder.call_price, ladder.token_price))
-    if not all(map(math.isfinite, numbers)):
-        yield "every number must be finite"
 
 
 def _certificate_faults(certificate: Mapping[str, Any]) -> Iterator[str]:
@@ -598,41 +565,3 @@ def _reason_faults(router: Router) -> Iterator[str]:
 
 def _or_null(tau: float) -> float | None:
     return tau if math.isfinite(tau) else None
-
-
-def _is_label(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= 100 and value.isprintable()
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{shown(value, 40)} is not a number")
-    return float(value)
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"{value!r} is not true or false")
-    return value
-
-
-def _list(value: Any) -> Sequence[Any]:
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise TypeError(f"{shown(value, 40)} is not a list")
-    return value
-
-
-def _budget(value: Any) -> int:
-    number = int(value) if isinstance(value, str) and len(value) < 20 else value
-    if type(number) is not int or (isinstance(value, str) and str(number) != value):
-        raise TypeError(f"{shown(value, 40)} is not a budget")
-    return number
-
-
-def _few(names: Sequence[str]) -> str:
-    shown = ", ".join(name[:100] if name.isprintable() else ascii(name[:100]) for name in map(str, names[:8]))
-    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200]

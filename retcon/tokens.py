@@ -26,11 +26,10 @@ from itertools import pairwise
 from typing import Protocol
 
 from retcon import deadline
-from retcon.errors import InputError, MissingExtraError, RetconError, shown
+from retcon.errors import InputError, MissingExtraError, RetconError, message_of, shown
 
 MOST = 10_000_000  # tokens; a larger budget is a mistake
 _MOST_COUNTED = (1 << 63) - 1  # tokens of one text that a counter may report: what a store can hold
-_LONGEST = 300  # characters shown of somebody else's error
 KNOWN = ("estimate", "alphanumeric", "bpe:o200k", "bpe:cl100k")
 
 
@@ -65,7 +64,7 @@ class _Checked(_Named):
         except RetconError:  # a counter around another one
             raise
         except Exception as error:
-            raise InputError(f"{where} failed: {_line(error)}") from error
+            raise InputError(f"{where} failed: {_describe(error)}") from error
         try:
             tokens = -1 if isinstance(found, bool) else operator.index(found)
         except TypeError:
@@ -91,6 +90,11 @@ def counter(spec: str | Callable[[str], int] | Counter | None = None) -> Counter
     raise InputError(f"unknown token counter {shown(spec)}: known are {', '.join(KNOWN)}, or any callable")
 
 
+def _describe(error: Exception) -> str:
+    kind, said = type(error).__name__, message_of(error)
+    return kind if said == kind else f"{kind}: {said}"
+
+
 def check_budget(budget: object) -> int:
     """The budget as an int; an error for anything but a whole number from 0 to `MOST`."""
     if isinstance(budget, numbers.Real) and not isinstance(budget, bool) and budget <= MOST and not budget < 0:
@@ -98,14 +102,6 @@ def check_budget(budget: object) -> int:
         if whole == budget:
             return int(whole)
     raise InputError(f"budget must be a whole number of tokens from 0 to {MOST:,}, not {shown(budget)}")
-
-
-def _line(error: Exception) -> str:
-    """What went wrong in somebody else's code, in one line."""
-    try:
-        return f"{type(error).__name__}: {' '.join(str(error).split())[:_LONGEST]}"
-    except Exception:  # it cannot even say so
-        return type(error).__name__
 
 
 # ---- the estimate, in hundredths of a token
@@ -211,7 +207,7 @@ _CHUNK = re.compile(r".{1,40000}\Z|.{1,40000}(?<=\S)(?= )|.{1,40000}", re.DOTALL
 
 
 @lru_cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     """The pattern, compiled at first use: large character classes take tens of milliseconds."""
     return re.compile(pattern)
 
@@ -228,7 +224,7 @@ def _bpe(vocabulary: str) -> Counter:
 
 
 _ESTIMATE = _Named("estimate", _estimate)
-_ALPHANUMERIC = _Named("alphanumeric", lambda text: len(_compiled(_RUN).findall(text)))
+_ALPHANUMERIC = _Named("alphanumeric", lambda text: len(_compile(_RUN).findall(text)))
 _BUILT_IN: dict[str, Callable[[], Counter]] = {
     "estimate": lambda: _ESTIMATE,
     "alphanumeric": lambda: _ALPHANUMERIC,
@@ -269,7 +265,7 @@ def cut(text: str, budget: int, count: Counter) -> str:
     """
     budget, count = check_budget(budget), counter(count)
     fits, tokens, reach = 0, 0, 6 * budget + 64
-    units = _compiled(_UNIT).finditer(text if budget else "")
+    units = _compile(_UNIT).finditer(text if budget else "")
     while ends := _ends(text, units, reach):
         deadline.check()
         total = count(text[: ends[-1]])

@@ -40,11 +40,11 @@ def span(
     api: Any = sys.modules.get("opentelemetry.trace")
     if api is None or isinstance(api.get_tracer_provider(), api.ProxyTracerProvider):  # not loaded, or not set up
         return _NOTHING
-    return _traced(api, name, caller, attributes)
+    return _trace(api, name, caller, attributes)
 
 
 @contextmanager
-def _traced(
+def _trace(
     api: Any, name: str, caller: Mapping[str, str] | None, attributes: Mapping[str, Value | None]
 ) -> Iterator[Span]:
     options: dict[str, Any] = {"record_exception": False, "set_status_on_exception": False}

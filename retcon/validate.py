@@ -60,13 +60,13 @@ def _fields(item: object) -> dict[str, Any]:
             raise InputError(f"a note has no field {shown(name)}; put your own values under 'metadata'")
         if field == "speaker" and "name" in item and name == "role":
             continue  # a message with a role and a name is said by the one of that name
-        out[field] = _joined(value) if field == "text" else value
+        out[field] = _join_parts(value) if field == "text" else value
     if "text" not in out:
         raise InputError("a note needs 'text' (or 'content')")
     return out
 
 
-def _joined(content: object) -> object:
+def _join_parts(content: object) -> object:
     """Content that comes as a list of typed parts, as one text; other parts than text are passed over."""
     if not isinstance(content, list):
         return content
@@ -94,7 +94,7 @@ def note(fields: Mapping[str, Any], *, created_at: str) -> Note:
 
 def text(value: object) -> str:
     """A note's text: some visible character, no half of a surrogate pair, not past the limit."""
-    checked = _unbroken("text", value)
+    checked = _check_text("text", value)
     if not checked.strip():
         raise InputError("a note needs some text, and this one is empty")
     if len(checked) > LONGEST_TEXT:
@@ -113,7 +113,7 @@ def name(what: str, value: object) -> str | None:
     """An id, session or speaker: short text that is not empty, or None."""
     if value is None:
         return None
-    checked = _unbroken(what, value)
+    checked = _check_text(what, value)
     if not checked.strip():
         raise InputError(f"{what} is empty: leave it out instead")
     if "\0" in checked:
@@ -131,7 +131,7 @@ def note_id(value: object) -> str:
     return checked
 
 
-def _unbroken(what: str, value: object) -> str:
+def _check_text(what: str, value: object) -> str:
     if not isinstance(value, str):
         raise InputError(f"{what} must be text, not {_kind(value)}")
     try:

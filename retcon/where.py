@@ -46,13 +46,8 @@ class Where:
         """The value that the keywords describe, each of them checked; one that is None may be anything."""
         _refuse_unknown(words, WhereWords, "Where.of")
         return cls(
-            Scope(*(validate.name(each, words.get(each)) for each in ("user_id", "agent_id", "run_id"))),
-            Filter(
-                validate.name("session", words.get("session")),
-                validate.timestamp(words.get("since")),
-                validate.timestamp(words.get("until")),
-                validate.metadata(words.get("metadata")),
-            ),
+            validate.scope(words.get("user_id"), words.get("agent_id"), words.get("run_id")),
+            validate.only(words.get("session"), words.get("since"), words.get("until"), words.get("metadata")),
         )
 
 

@@ -51,11 +51,11 @@ def words(text: str) -> list[str]:
 
 def fold(text: str) -> str:
     """Text in one case, without accents and width variants."""
-    decomposed = "".join(_decomposed(text)).casefold()
+    decomposed = "".join(_decompose(text)).casefold()
     return unicodedata.normalize("NFC", decomposed.translate(_BARE))  # NFC puts Hangul syllables back together
 
 
-def _decomposed(text: str) -> Iterator[str]:
+def _decompose(text: str) -> Iterator[str]:
     """The text in decomposed form, a stretch at a time: marks that pile up are sorted, in time of their square.
 
     Only their order depends on where a stretch ends, and marks are dropped.

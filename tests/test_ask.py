@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from retcon import Look, Memory, Recall, Usage
 from retcon.errors import AuthError, InputError, ModelError, ModelTimeoutError, RateLimitError
+from retcon.ladder import DEFAULT_ORDER
 from retcon.model import Ask, FakeChat, Reply
-from retcon.note import Scope
-from retcon.operate import ACTIONS, LADDER
-from retcon.route import Router, shipped
+from retcon.note import Packed, Scope
+from retcon.operate import ACTIONS
+from retcon.route import Router, load_shipped
 from retcon.store import Snapshot
 
 STORY = (
@@ -388,15 +389,15 @@ def test_ask_reports_looks_that_fell_back_and_reads_no_text_twice() -> None:
 
 
 def test_an_operator_of_ones_own_is_on_the_ladder() -> None:
-    from retcon.operate import Job, Made, record, register
+    from retcon.operate import Job, record, register
 
     @register("timeline", about="one dated line per event")
-    def _timeline(job: Job) -> Made:
+    def _timeline(job: Job) -> Packed:
         return record(job, "One line per event{aim}.")
 
     try:
         with remembering(Both()) as memory:
-            assert actions(memory.ask(QUERY, 40, max_looks=100)) == [*LADDER, "timeline"]
+            assert actions(memory.ask(QUERY, 40, max_looks=100)) == [*DEFAULT_ORDER, "timeline"]
         with remembering(Both(), router=None) as memory:  # a ladder that was learned without it
             order = memory.decide(QUERY, 40).order
             assert "timeline" not in order
@@ -409,7 +410,7 @@ def test_the_default_climbs_the_ladder_it_ships_with_and_stops_at_its_end() -> N
     with remembering(Both(), router=None) as memory:
         decision = memory.decide(QUERY, 40)
         assert decision.router == "longmemeval"
-        assert 1 < len(decision.order) < len(LADDER)
+        assert 1 < len(decision.order) < len(DEFAULT_ORDER)
         assert actions(memory.ask(QUERY, 40, max_looks=100)) == list(decision.order)
         whole = memory.decide(QUERY, 4000)
         assert (whole.action, whole.order[0]) == ("retain", "retain")
@@ -426,7 +427,7 @@ def test_the_default_serves_any_model_without_a_word_and_certifies_nothing_of_it
         memory.add("The rent is 725 euros.")
         assert not memory.decide("What is the rent?", 64).certified
     reader = Both()
-    reader.name = str(shipped("longmemeval").provenance["reader"])
+    reader.name = str(load_shipped("longmemeval").provenance["reader"])
     with remembering(reader, router=None) as memory:
         assert memory.decide(QUERY, 64).certified
         assert not memory.decide(QUERY, 65).certified  # no budget that was certified

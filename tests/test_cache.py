@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from misbehaving import Server
 
 from retcon import Memory
-from retcon.cache import CachedChat, Owners, ReplyCache, cache_key, owners
+from retcon.cache import CachedChat, Owners, cache_key, owners
 from retcon.errors import BusyError, RateLimitError
+from retcon.lab.reply_cache import ReplyCache
 from retcon.model import Ask, Chat, FakeChat, HttpChat, Reply
 from retcon.note import Note
-from retcon.store.replies import Kept, ReplyStats
+from retcon.store import Kept, ReplyStats
 
 KEY = "sk-canary-5555aaaa7777bbbb"
 

@@ -38,7 +38,7 @@ from misbehaving import (
 from waiting import until
 
 from retcon import Memory, deadline
-from retcon.cache import CachedChat, ReplyCache
+from retcon.cache import CachedChat
 from retcon.errors import (
     AuthError,
     ContextTooLongError,
@@ -51,6 +51,7 @@ from retcon.errors import (
     ModelUnavailableError,
     RateLimitError,
 )
+from retcon.lab.reply_cache import ReplyCache
 from retcon.model import Ask, Chat, Embed, HttpChat, HttpEmbed, Reply, chat
 from retcon.model.http import LONGEST_WAIT, Endpoint, retry_after
 

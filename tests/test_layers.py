@@ -17,10 +17,21 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "retcon"
 LAYERS = (
-    ("errors", "deadline", "note", "words", "trace", "sample"),  # values and words
-    ("tokens", "validate", "where", "features", "pack", "extract", "route", "fidelity"),  # values in, values out
+    ("errors", "deadline", "note", "plain", "words", "trace", "sample"),  # values and words
+    (
+        "tokens",
+        "validate",
+        "where",
+        "plain",
+        "features",
+        "pack",
+        "extract",
+        "ladder",
+        "route",
+        "fidelity",
+    ),  # values in, values out
     ("model", "store", "cache"),  # each with its one outside system
-    ("retrieve", "operate", "answer", "perform"),  # the stages that are handed a model or a store
+    ("retrieve", "operate", "answer", "perform", "jsonl"),  # the stages that are handed a model or a store
     ("memory",),  # all of it together
     ("aio", "grant", "serving", "server", "mcp", "cli", "demo", "integrations", "__init__", "__main__"),  # faces
     ("lab",),

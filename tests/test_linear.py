@@ -193,13 +193,13 @@ def find_patterns() -> dict[str, re.Pattern[str]]:
         for name, value in list(vars(module).items()):
             if not (name.startswith("__") or isinstance(value, ModuleType)):
                 out.update(patterns_in(f"{module.__name__}.{name}", value, seen))
-    late = {name: tokens._compiled(getattr(tokens, name)) for name in _late()}
+    late = {name: tokens._compile(getattr(tokens, name)) for name in _late()}
     return out | {f"retcon.tokens.{name}": pattern for name, pattern in late.items()}
 
 
 def _late() -> list[str]:
     tree = ast.parse((ROOT / "tokens.py").read_text("utf-8"))
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "_compiled"]
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "_compile"]
     return [call.args[0].id for call in calls if isinstance(call.args[0], ast.Name)]
 
 
@@ -274,7 +274,7 @@ def test_patterns_are_constants() -> None:
     calls = [(name, *call) for name, tree in trees.items() for call in calls_of_re(tree)]
     assert [call for call in calls if call[2] not in ("compile", "escape")] == []
     # called at module level, with the cues of a table, with names of the module: `compiled` finds all of theirs
-    makers = {("extract.py", "_kind"), ("features.py", "cue_pattern"), ("tokens.py", "_compiled")}
+    makers = {("extract.py", "_kind"), ("features.py", "cue_pattern"), ("tokens.py", "_compile")}
     assert {call[:2] for call in calls if call[1] and call[2] == "compile"} == makers
     assert set(_late()) == {"_RUN", "_UNIT"}
 
@@ -331,8 +331,8 @@ CHEAP: dict[str, Callable[[str], object]] = {
     "pack_text": lambda text: pack.pack_text(text, 64, ESTIMATE),
     "render": lambda text: pack.render(whole(text)),
     "as_data": operate.as_data,
-    "cleaned": operate.cleaned,
-    "tagged": lambda text: operate.tagged(whole(text)),
+    "cleaned": operate.clean_reply,
+    "tagged": lambda text: operate.tag(whole(text)),
     "abstains": answer.abstains,
     "query type": features.query_type,
     "validate": lambda text: validate.draft({"role": "user", "content": text, "metadata": {"a": text}}),
@@ -394,7 +394,7 @@ def mark_cluster(given: Cluster) -> Cluster:
 
 
 def build_cluster(given: Cluster) -> None:
-    retrieve.cluster(given.query, given.hits, pack.costs(given, count=ESTIMATE), cap=8 * len(given.hits))
+    retrieve.cluster(given.query, given.hits, pack.costs(given.hits, count=ESTIMATE), cap=8 * len(given.hits))
 
 
 def check_half(given: Cluster) -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from conftest import counted_ids, fixed_clock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retcon import Memory, Note, Recall
+from retcon import Cluster, Memory, Note, Recall
 from retcon.errors import ConflictError, InputError, RetconError, StoreError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -474,3 +475,16 @@ def test_ties_between_scopes_do_not_depend_on_which_scope_came_first(tmp_path: P
         other.load(memory.lines())
         assert [hit.id for hit in memory.search("words")] == [hit.id for hit in other.search("words")]
         assert memory.recall("words", 40) == other.recall("words", 40)
+
+
+def test_a_recall_knows_its_cluster_and_does_not_show_it() -> None:
+    with Memory(":memory:", cap=20) as memory:
+        memory.add([f"The cat number {i} sat on a mat in the house of ann." for i in range(5)])
+        found = memory.recall("cat", 16)
+        assert found.cluster.retrieved == tuple(memory.search("cat"))
+        assert len(found.cluster.hits) < len(found.cluster.retrieved) == 5
+        assert {hit.id for hit in found.cluster.over_cap} == {drop.id for drop in found.cluster.dropped}
+        assert "cluster" not in found.to_dict()
+        assert "Cluster(" not in repr(found)
+        assert replace(found, cluster=Cluster("other", ())) == found
+        assert all(again.cluster is found.cluster for again in [found.escalate()] if again is not None)

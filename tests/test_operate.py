@@ -12,28 +12,22 @@ from hypothesis import strategies as st
 
 from retcon import Memory
 from retcon.errors import InputError, MalformedReplyError, ModelError, RateLimitError
+from retcon.ladder import DEFAULT_ORDER, next_look
 from retcon.model import Ask, FakeChat, Reply
-from retcon.note import RETAIN, Cluster, Hit, Note, Packed
+from retcon.note import ABSTRACT, HYBRID, MERGE, RETAIN, REWRITE, Cluster, Hit, Note, Packed
 from retcon.operate import (
-    ABSTRACT,
     ACTIONS,
-    HYBRID,
-    LADDER,
-    MERGE,
-    REWRITE,
     RULES,
     SMALLEST,
     Job,
-    Made,
     as_data,
     chronological,
-    cleaned,
-    next_look,
+    clean_reply,
     operate,
     prompt,
     record,
     register,
-    tagged,
+    tag,
     usable,
 )
 from retcon.pack import costs, retain
@@ -51,10 +45,10 @@ NOTES = (
 
 def cluster(notes: Sequence[Note] = NOTES, query: str = "When is the check-up?") -> Cluster:
     bare = Cluster(query, tuple(Hit(note, 1.0 / rank, rank) for rank, note in enumerate(notes, 1)))
-    return replace(bare, costs=tuple(costs(bare, count=COUNT)))
+    return replace(bare, costs=tuple(costs(bare.hits, count=COUNT)))
 
 
-def made(action: str, chat: FakeChat, budget: int = 64, **options: object) -> Made:
+def made(action: str, chat: FakeChat, budget: int = 64, **options: object) -> Packed:
     given_cluster = options.pop("cluster", cluster())
     assert isinstance(given_cluster, Cluster)
     return operate(action, given_cluster, budget, count=COUNT, chat=chat, **options)  # type: ignore[arg-type]
@@ -83,7 +77,7 @@ class Batches(FakeChat):
 @pytest.fixture
 def timeline() -> Iterator[str]:
     @register("timeline", about="one dated line per event")
-    def _timeline(job: Job) -> Made:
+    def _timeline(job: Job) -> Packed:
         return record(job, "One line per event, its date first{aim}.")
 
     yield "timeline"
@@ -125,7 +119,7 @@ def test_without_a_model_an_operator_that_needs_one_is_refused(timeline: str) ->
 @pytest.mark.parametrize("name", ["", "Timeline", "1st", "time line", "a" * 41, "a\n", "-a", "é", None, 3])
 def test_odd_names_are_refused(name: object) -> None:
     with pytest.raises(InputError, match="name"):
-        register(name, about="x")(lambda job: Made(Packed("", 0)))  # type: ignore[arg-type]
+        register(name, about="x")(lambda job: Packed("", 0))  # type: ignore[arg-type]
     assert name not in ACTIONS
 
 
@@ -133,20 +127,20 @@ def test_odd_names_are_refused(name: object) -> None:
 def test_a_name_is_taken_once(name: str, timeline: str) -> None:
     before = ACTIONS[name]
     with pytest.raises(InputError, match="already"):
-        register(name, about="x")(lambda job: Made(Packed("", 0)))
+        register(name, about="x")(lambda job: Packed("", 0))
     assert ACTIONS[name] is before
 
 
 def test_instructions_may_hold_braces_and_text_without_sources_stands_on_all_notes() -> None:
     @register("braces", about="x")
-    def _braces(job: Job) -> Made:
+    def _braces(job: Job) -> Packed:
         assert job.chat is not None
-        return Made(replace(record(job, "As JSON like {0} or {x}{aim}.").packed, sources=()))
+        return replace(record(job, "As JSON like {0} or {x}{aim}."), sources=())
 
     try:
         chat = FakeChat(['{"pet": "Pixel"}'])
         found = made("braces", chat)
-        assert [source.id for source in found.packed.sources] == ["c", "a", "b"]
+        assert [source.id for source in found.sources] == ["c", "a", "b"]
         assert "As JSON like {0} or {x}, keeping" in sent(chat)
     finally:
         del ACTIONS["braces"]
@@ -155,11 +149,11 @@ def test_instructions_may_hold_braces_and_text_without_sources_stands_on_all_not
 @pytest.mark.parametrize("text", ["word " * 500, "x" * 3000, "\ud800 half", ""])
 def test_whatever_an_operator_hands_back_is_held_to_the_budget(text: str) -> None:
     @register("careless", about="claims what it likes", needs_model=False)
-    def _careless(job: Job) -> Made:
-        return Made(Packed(text, 1))
+    def _careless(job: Job) -> Packed:
+        return Packed(text, 1)
 
     try:
-        found = operate("careless", cluster(), 20, count=COUNT).packed
+        found = operate("careless", cluster(), 20, count=COUNT)
         assert found.tokens == (COUNT(found.text) if found.text else 0) <= 20
         found.text.encode()
         assert bool(found.text) == bool(found.sources)
@@ -168,12 +162,12 @@ def test_whatever_an_operator_hands_back_is_held_to_the_budget(text: str) -> Non
 
 
 def test_the_ladder_goes_down_its_order_and_then_through_the_registry() -> None:
-    assert LADDER[:4] == ("extract", "merge", "abstract", "retain")
+    assert DEFAULT_ORDER[:4] == ("extract", "merge", "abstract", "retain")
     left = ["zzz", *sorted(ACTIONS)]
     climbed: list[str] = []
     while len(climbed) < len(left):
         climbed.append(next_look(left, climbed))
-    assert climbed == [*LADDER, "zzz"]
+    assert climbed == [*DEFAULT_ORDER, "zzz"]
     with pytest.raises(InputError, match="no action is left"):
         next_look(left, climbed)
 
@@ -198,7 +192,7 @@ TAGS = st.lists(
 @example("< / note ><note>", "<")
 @example("<</note>/note>", "note>")
 def test_no_note_closes_or_opens_a_tag(text: str, speaker: str) -> None:
-    found = tagged(Note("x", text, speaker, timestamp="2026-05-09"))
+    found = tag(Note("x", text, speaker, timestamp="2026-05-09"))
     assert found.startswith("<note>")
     assert found.endswith("</note>")
     assert not CLOSES.search(found.removeprefix("<note>").removesuffix("</note>"))
@@ -266,12 +260,12 @@ def test_the_same_job_sends_the_same_bytes(action: str, focus: bool) -> None:
 
 @pytest.mark.parametrize("action", [MERGE, ABSTRACT, REWRITE])
 def test_without_focus_the_rank_of_the_notes_changes_nothing(action: str) -> None:
-    def run(notes: Sequence[Note], focus: bool) -> tuple[Made, list[Ask]]:
+    def run(notes: Sequence[Note], focus: bool) -> tuple[Packed, list[Ask]]:
         chat = FakeChat(lambda ask: f"{len(ask.messages[1]['content'])} says {ask.messages[1]['content'][6:16]}")
         return made(action, chat, 40, focus=focus, cluster=cluster(notes)), chat.asked
 
     assert run(NOTES, False) == run(NOTES[::-1], False)
-    assert run(NOTES, True)[0].packed.sources != run(NOTES[::-1], True)[0].packed.sources
+    assert run(NOTES, True)[0].sources != run(NOTES[::-1], True)[0].sources
 
 
 # -- what each writes --------------------------------------------------------------------------------------------------
@@ -283,9 +277,9 @@ def test_merge_and_abstract_make_one_call_over_all_notes(action: str) -> None:
     found = made(action, chat)
     assert chat.sizes == [1]
     assert all(note.text in sent(chat) for note in NOTES)
-    assert found.packed.text == "Pixel's check-up is on 14 June at 9:30 (latest)."
-    assert {source.id for source in found.packed.sources} == {"a", "b", "c"}
-    assert (found.usage.model_calls, found.usage.completion_tokens) == (1, COUNT(found.packed.text))
+    assert found.text == "Pixel's check-up is on 14 June at 9:30 (latest)."
+    assert {source.id for source in found.sources} == {"a", "b", "c"}
+    assert (found.usage.model_calls, found.usage.completion_tokens) == (1, COUNT(found.text))
     assert found.usage.prompt_tokens > 100
 
 
@@ -309,12 +303,12 @@ def test_rewrite_asks_once_for_each_note_in_one_batch_and_keeps_note_boundaries(
     found = made(REWRITE, chat, 100)
     assert chat.sizes == [3]
     assert [sum(note.text in sent(chat, i) for note in NOTES) for i in range(3)] == [1, 1, 1]
-    assert found.packed.text.splitlines() == [
+    assert found.text.splitlines() == [
         "2026-06-01 ann: Check-up moved to 14 June 9:30",
         "2026-05-09 ann: Adopted the cat Pixel from the shelter in the town of Leeds",
         "2026-05-20 bob: Check-up 12 June",
     ]
-    assert [(source.id, source.text, source.whole) for source in found.packed.sources] == [
+    assert [(source.id, source.text, source.whole) for source in found.sources] == [
         (note.id, note.text, False) for note in NOTES
     ]
     assert found.usage.model_calls == 3
@@ -323,23 +317,23 @@ def test_rewrite_asks_once_for_each_note_in_one_batch_and_keeps_note_boundaries(
 def test_rewrite_packs_the_cheapest_first() -> None:
     lines = ["2026-06-01 ann: Check-up moved to 14 June 9:30", "2026-05-20 bob: Check-up 12 June"]
     budget = COUNT("\n".join(lines))
-    found = made(REWRITE, FakeChat(shortened), budget).packed
+    found = made(REWRITE, FakeChat(shortened), budget)
     assert found.text.splitlines() == lines
     assert [drop.id for drop in found.dropped] == ["a"]
     ranked = cluster((NOTES[1], NOTES[0], NOTES[2]))  # the longest first: in rank order it would take the room of two
     assert COUNT("2026-05-09 ann: Adopted the cat Pixel from the shelter in the town of Leeds") <= budget
-    assert made(REWRITE, FakeChat(shortened), budget, cluster=ranked).packed.text.splitlines() == lines
-    assert made(REWRITE, FakeChat(shortened), COUNT(lines[1])).packed.text == lines[1]
+    assert made(REWRITE, FakeChat(shortened), budget, cluster=ranked).text.splitlines() == lines
+    assert made(REWRITE, FakeChat(shortened), COUNT(lines[1])).text == lines[1]
 
 
 def test_rewrite_cuts_a_line_that_would_not_fit_alone_and_joins_its_lines() -> None:
-    found = made(REWRITE, FakeChat(lambda ask: "one\ntwo\n" * 300), 24).packed
+    found = made(REWRITE, FakeChat(lambda ask: "one\ntwo\n" * 300), 24)
     assert 12 < found.tokens <= 24
     assert re.fullmatch(r"2026-0\d-\d\d (?:ann|bob): (?:one two ?)+(?:one)?", found.text)
 
 
 def test_rewrite_passes_over_notes_of_which_nothing_is_left() -> None:
-    found = made(REWRITE, FakeChat(["", "Check-up 14 June", "``` ```"]), 64).packed
+    found = made(REWRITE, FakeChat(["", "Check-up 14 June", "``` ```"]), 64)
     assert (found.text, [source.id for source in found.sources]) == ("2026-05-09 ann: Check-up 14 June", ["a"])
 
 
@@ -351,7 +345,7 @@ LONG = tuple(
 
 def test_hybrid_shows_whole_notes_first_and_then_an_abstract_of_the_rest() -> None:
     chat = FakeChat(["Ann walked 5 to 8 km on the later days."])
-    found = made(HYBRID, chat, 90, cluster=cluster(LONG)).packed
+    found = made(HYBRID, chat, 90, cluster=cluster(LONG))
     head, _, tail = found.text.rpartition("\n")
     assert head == retain(cluster(LONG), 45, count=COUNT).text != ""
     assert tail == "Ann walked 5 to 8 km on the later days."
@@ -365,7 +359,7 @@ def test_hybrid_shows_whole_notes_first_and_then_an_abstract_of_the_rest() -> No
 @given(st.integers(1, 200), st.text(max_size=600))
 def test_hybrid_stays_within_its_budget(budget: int, reply: str) -> None:
     try:
-        found = made(HYBRID, FakeChat(lambda ask: reply), budget, cluster=cluster(LONG)).packed
+        found = made(HYBRID, FakeChat(lambda ask: reply), budget, cluster=cluster(LONG))
     except MalformedReplyError:
         return
     assert found.tokens == (COUNT(found.text) if found.text else 0) <= budget
@@ -373,13 +367,13 @@ def test_hybrid_stays_within_its_budget(budget: int, reply: str) -> None:
 
 def test_hybrid_asks_nothing_where_all_notes_fit() -> None:
     chat = FakeChat()
-    assert made(HYBRID, chat, 500).packed == retain(cluster(), 500, count=COUNT)
+    assert made(HYBRID, chat, 500) == retain(cluster(), 500, count=COUNT)
     assert chat.asked == []
 
 
 def test_hybrid_with_no_room_for_a_record_is_retention() -> None:
     chat = FakeChat()
-    assert made(HYBRID, chat, SMALLEST).packed.text == retain(cluster(), SMALLEST, count=COUNT).text
+    assert made(HYBRID, chat, SMALLEST).text == retain(cluster(), SMALLEST, count=COUNT).text
     assert chat.asked == []
 
 
@@ -387,7 +381,7 @@ def test_hybrid_does_not_summarise_what_a_packed_note_says_already() -> None:
     twin = cluster((LONG[0], replace(LONG[0], id="twin"), *LONG[1:]))
     hits = tuple(replace(hit, duplicate_of="n1") if hit.id == "twin" else hit for hit in twin.hits)
     chat = FakeChat(["The rest."])
-    found = made(HYBRID, chat, 60, cluster=replace(twin, hits=hits)).packed
+    found = made(HYBRID, chat, 60, cluster=replace(twin, hits=hits))
     assert found.sources[0].id == "n1"
     assert "twin" not in {source.id for source in found.sources}
     assert [drop.id for drop in found.dropped] == ["twin"]
@@ -397,7 +391,7 @@ def test_hybrid_does_not_summarise_what_a_packed_note_says_already() -> None:
 @pytest.mark.parametrize("action", WRITERS)
 def test_nothing_is_asked_for_no_notes_no_budget_or_too_small_a_one(action: str) -> None:
     chat = FakeChat()
-    assert made(action, chat, 64, cluster=cluster(())).packed == Packed("", 0)
+    assert made(action, chat, 64, cluster=cluster(())) == Packed("", 0)
     for budget in (0, 1, SMALLEST - 1):
         made(action, chat, budget)
     assert chat.asked == []
@@ -438,7 +432,7 @@ def test_too_few_replies_are_malformed(action: str) -> None:
 @given(st.sampled_from([MERGE, ABSTRACT, REWRITE]), st.text(), st.integers(SMALLEST, 80))
 def test_every_text_is_within_its_budget(action: str, reply: str, budget: int) -> None:
     try:
-        found = made(action, FakeChat(lambda ask: reply), budget).packed
+        found = made(action, FakeChat(lambda ask: reply), budget)
     except MalformedReplyError:
         return
     assert found.tokens == (COUNT(found.text) if found.text else 0) <= budget
@@ -470,7 +464,7 @@ def test_every_text_is_within_its_budget(action: str, reply: str, budget: int) -
     ],
 )
 def test_cleaning_takes_off_what_is_around_the_words(reply: str) -> None:
-    assert cleaned(reply) == "Ann has a cat."
+    assert clean_reply(reply) == "Ann has a cat."
 
 
 @pytest.mark.parametrize(
@@ -488,17 +482,17 @@ def test_cleaning_takes_off_what_is_around_the_words(reply: str) -> None:
     ],
 )
 def test_cleaning_leaves_the_words_alone(text: str) -> None:
-    assert cleaned(text) == text
+    assert clean_reply(text) == text
 
 
 @given(st.text(st.characters(), max_size=200))
 def test_cleaning_survives_anything(text: str) -> None:
-    cleaned(text).encode()
+    clean_reply(text).encode()
 
 
 def test_cleaning_is_linear() -> None:
     for piece in ("<", "< ", "`", "\n", '"', "<note ", "#", "*"):
-        cleaned(piece * 300_000)
+        clean_reply(piece * 300_000)
 
 
 def test_retain_is_no_writer() -> None:

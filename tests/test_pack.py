@@ -100,7 +100,7 @@ def test_fit_fraction_is_the_share_that_retain_does_not_drop_for_the_budget(
     packed = retain(cluster, budget, count=count, order=order, accounting=accounting)
     short = sum(drop.code == "budget" for drop in packed.dropped)
     expected = (len(cluster.hits) - short) / len(cluster.hits) if cluster.hits else 1.0
-    given_costs = costs(cluster, count=count, accounting=accounting)
+    given_costs = costs(cluster.hits, count=count, accounting=accounting)
     for each in (None, given_costs):
         assert fit_fraction(cluster, budget, count=count, order=order, accounting=accounting, costs=each) == expected
 
@@ -209,7 +209,7 @@ def test_an_unknown_order_and_a_wrong_number_of_costs_are_errors() -> None:
 def test_fit_fraction_is_quick_with_costs_given() -> None:
     texts = (f"Note {i}: " + "we talked about the trip to Oslo and more. " * 3 for i in range(20))
     cluster = cluster_of(*texts, stamps=True)
-    each = costs(cluster, count=counter("estimate"))
+    each = costs(cluster.hits, count=counter("estimate"))
     best = min(_seconds(cluster, each) for _ in range(20))
     assert best < 0.003  # ten times the goal: a loaded machine passes, a quadratic rewrite does not
 

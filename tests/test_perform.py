@@ -26,7 +26,7 @@ from retcon.errors import (
 )
 from retcon.model import Ask, Chat, FakeChat, Reply
 from retcon.note import Packed
-from retcon.operate import ACTIONS, Job, Made, record, register
+from retcon.operate import ACTIONS, Job, record, register
 from retcon.route import Router
 from retcon.tokens import counter
 
@@ -205,8 +205,8 @@ def test_the_fallback_is_the_routers_choice_among_actions_without_a_model() -> N
 
 def test_where_that_text_is_empty_whole_notes_take_its_place() -> None:
     @register("mute", about="says nothing", needs_model=False)
-    def _mute(job: Job) -> Made:
-        return Made(Packed("", 0))
+    def _mute(job: Job) -> Packed:
+        return Packed("", 0)
 
     mute = Router(
         name="mute", actions=("retain", "mute", "merge"), features=(),
@@ -227,8 +227,8 @@ def test_where_that_text_is_empty_whole_notes_take_its_place() -> None:
 @pytest.mark.parametrize("needs_model", [True, False])
 def test_an_operator_of_ones_own_that_breaks_does_not_break_recall(needs_model: bool) -> None:
     @register("broken", about="divides by zero", needs_model=needs_model)
-    def _broken(job: Job) -> Made:
-        return Made(Packed(str(1 // 0), 1))
+    def _broken(job: Job) -> Packed:
+        return Packed(str(1 // 0), 1)
 
     always = Router(
         name="always", actions=("retain", "broken"), features=(), weights={"retain": (), "broken": ()},
@@ -517,7 +517,7 @@ def test_an_unknown_guard_is_refused() -> None:
 
 def test_the_guard_watches_operators_of_ones_own() -> None:
     @register("guess", about="invents")
-    def _guess(job: Job) -> Made:
+    def _guess(job: Job) -> Packed:
         return record(job, "Guess{aim}.")
 
     try:

@@ -13,8 +13,8 @@ import pytest
 from conftest import files_of
 
 from retcon import Memory
-from retcon.cache import ReplyCache
 from retcon.errors import StoreError
+from retcon.lab.reply_cache import ReplyCache
 
 
 @pytest.fixture(autouse=True)

@@ -233,7 +233,7 @@ def test_a_failing_embedder_is_not_called_a_damaged_file() -> None:
 
 def every_pair(hits: Sequence[Hit]) -> list[str | None]:
     """What `mark_duplicates` promises, by comparing each note with all before it."""
-    said = [retrieve._said(hit) for hit in hits]
+    said = [retrieve._read_hit(hit) for hit in hits]
     twins: list[str | None] = []
     for i in range(len(hits)):
         firsts = (j for j in range(i) if twins[j] is None)

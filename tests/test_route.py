@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from retcon.errors import InputError, RouterError
 from retcon.features import FEATURES
-from retcon.route import LARGEST_FILE, SHIPPED, Router, default_router, shipped
+from retcon.route import LARGEST_FILE, SHIPPED, Router, default_router, load_shipped
 
 ROOT = Path(__file__).resolve().parents[1]
 ACTIONS = ("retain", "extract", "merge", "abstract")
@@ -238,18 +238,18 @@ def test_utilities_that_overflow_are_an_error() -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_what_ships_is_loaded_once_by_its_name_and_its_file_is_in_saved_form(name: str, tmp_path: Path) -> None:
-    router = shipped(name)
-    assert router is shipped(name) is Router.load(name)
+    router = load_shipped(name)
+    assert router is load_shipped(name) is Router.load(name)
     assert router.name == name
     router.save(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == (ROOT / "retcon" / "routers" / f"{name}.json").read_bytes()
     with pytest.raises(RouterError, match="no router 'nope' ships"):
-        shipped("nope")
+        load_shipped("nope")
 
 
 @pytest.mark.parametrize("name", [name for name in SHIPPED if name != "evidence-fit"])
 def test_a_learned_one_that_ships_says_what_it_stands_on(name: str) -> None:
-    router = shipped(name)
+    router = load_shipped(name)
     assert router.kind == "learned"
     assert router.actions[0] == "retain"
     assert set(router.actions) == (
@@ -270,7 +270,7 @@ def test_a_learned_one_that_ships_comes_of_the_rows_that_are_published(name: str
     pytest.importorskip("pyarrow")
     from bench import shipped_routers
 
-    assert shipped_routers.router(name, free=free).to_dict() == shipped(f"{name}-free" if free else name).to_dict()
+    assert shipped_routers.router(name, free=free).to_dict() == load_shipped(f"{name}-free" if free else name).to_dict()
 
 
 def test_the_default_writes_only_where_a_model_does() -> None:
@@ -284,7 +284,7 @@ def test_where_fit_rules_it_has_the_last_word(name: str, data: st.DataObject) ->
     fitting = data.draw(st.integers(0, notes))
     budget = data.draw(st.integers(1, 4096))
     seen = x(notes=notes, fit=fitting / notes, budget=budget / 512, temporal=data.draw(st.floats(0, 1)))
-    decision = shipped(name).decide(seen, budget=budget)
+    decision = load_shipped(name).decide(seen, budget=budget)
     if fitting == notes:
         assert decision.action == "retain"
         assert decision.order[0] == "retain"
@@ -324,7 +324,7 @@ def test_a_certificate_does_not_hold_where_fit_replaces_although_nothing_qualifi
 @given(st.integers(1, 200), st.integers(0, 200), st.integers(0, 4096))
 def test_the_rule_retains_iff_everything_fits(notes: int, fitting: int, budget: int) -> None:
     assume(fitting <= notes)
-    decision = shipped("evidence-fit").decide(x(notes=notes, fit=fitting / notes), budget=budget)
+    decision = load_shipped("evidence-fit").decide(x(notes=notes, fit=fitting / notes), budget=budget)
     assert decision.action == ("retain" if fitting == notes else "extract")
     assert decision.reason.endswith("(by rule, not learned)")
     counted = f"only {fitting} of {notes} candidate notes fit in {budget} tokens"
@@ -332,7 +332,7 @@ def test_the_rule_retains_iff_everything_fits(notes: int, fitting: int, budget: 
 
 
 def test_the_rule_gives_its_reason_in_numbers() -> None:
-    rule = shipped("evidence-fit")
+    rule = load_shipped("evidence-fit")
     assert rule.decide(x(notes=20, fit=0.15), budget=64).reason == (
         "extract: only 3 of 20 candidate notes fit in 64 tokens (15 %), so verbatim sentences cover more than whole "
         "notes (by rule, not learned)"

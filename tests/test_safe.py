@@ -19,7 +19,8 @@ from retcon.lab.calibrate import upper_bound
 from retcon.lab.fit_ladder import serving_plan, walk, whole_first
 from retcon.lab.learn import calibrate_router
 from retcon.lab.outcomes import Panel, from_rows, panel
-from retcon.route import Ladder, Router, shipped
+from retcon.ladder import Ladder
+from retcon.route import Router, load_shipped
 
 NAMES = ("retain", "extract", "merge")
 BUDGETS = (32, 64)
@@ -171,8 +172,9 @@ def test_a_certificate_that_is_malformed_about_the_ladder_is_refused(said: Any) 
 
 
 def test_the_shipped_ladders_are_bounded_where_their_harm_was_rare() -> None:
-    assert [shipped("longmemeval").bounds_ladder(budget) for budget in (32, 64, 128, 256)] == [True, True, False, False]
-    assert not any(shipped("locomo").bounds_ladder(budget) for budget in (32, 64, 128, 256))  # two conversations
+    longmemeval, locomo = load_shipped("longmemeval"), load_shipped("locomo")
+    assert [longmemeval.bounds_ladder(budget) for budget in (32, 64, 128, 256)] == [True, True, False, False]
+    assert not any(locomo.bounds_ladder(budget) for budget in (32, 64, 128, 256))  # two conversations
 
 
 # -- when it serves ----------------------------------------------------------------------------------------------------
@@ -235,7 +237,7 @@ def test_any_router_can_be_asked_safely(router: Any) -> None:
 def known(router: str) -> Both:
     """A reader by the name of the one that a shipped router was certified with."""
     reader = Both()
-    reader.name = str(shipped(router).provenance["reader"])
+    reader.name = str(load_shipped(router).provenance["reader"])
     return reader
 
 
@@ -264,7 +266,7 @@ def test_what_whole_notes_answer_is_what_a_safe_ask_answers(speaks: list[bool], 
 
 
 def test_the_plan_of_the_rows_is_the_order_that_is_served() -> None:
-    router = shipped("longmemeval")
+    router = load_shipped("longmemeval")
     with Memory(":memory:", model=known("longmemeval")) as memory:
         for number in range(30):
             memory.add(f"Note {number}: Pixel the cat went to the vet on day {number} and it cost {number} pounds.")

@@ -23,7 +23,7 @@ from bench.speed.corpus import Corpus, corpus, indexed_texts
 from bench.speed.rivals import Bm25s, Fts5, RankBm25, Rival, Tantivy, TantivyAlone
 from retcon import Memory, Scope, pack
 from retcon.features import features, query_type
-from retcon.note import Cluster, Note
+from retcon.note import Note
 from retcon.operate import ACTIONS, operate
 from retcon.retrieve import K1, B, best, cluster
 from retcon.store import Snapshot
@@ -246,7 +246,7 @@ def recall(path: str, queries: Sequence[str]) -> dict[str, Any]:
 def _parts(memory: Memory, query: str) -> dict[str, Timing]:
     """Seconds of each step that recall takes after its search."""
     hits = memory.search(query, user_id="u")
-    costs, counted = _clock(lambda: pack.costs(Cluster(query, tuple(hits)), count=memory.count))
+    costs, counted = _clock(lambda: pack.costs(hits, count=memory.count))
     found = cluster(query, hits, costs, cap=memory.cap)
     vectors, embedded = _clock(lambda: memory.embed([note.text for note in found.notes]))
     x, described = _clock(

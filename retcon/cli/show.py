@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Protocol
 
-from retcon.answer import Answer, Look
+from retcon.ladder import Answer, Look
 from retcon.note import Claim, Decision, Dropped, Fidelity, Hit, Note, Recall, Record, Source, Usage
 
 

@@ -20,8 +20,9 @@ from retcon.errors import InputError
 from retcon.features import FEATURES
 from retcon.lab.fit import ridge
 from retcon.lab.outcomes import Panel
+from retcon.ladder import TIED, Ladder
 from retcon.note import Decision
-from retcon.route import TIED, Ladder, Router
+from retcon.route import Router
 
 Array = NDArray[np.float64]
 Order = tuple[int, ...]  # places of actions in a panel

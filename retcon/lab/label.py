@@ -25,7 +25,7 @@ from retcon.lab import judge
 from retcon.lab.outcomes import JUDGE, Outcomes, from_rows
 from retcon.lab.protocols import Case
 from retcon.model import Ask, Chat, Reply
-from retcon.note import RETAIN, Packed
+from retcon.note import RETAIN, REWRITE, Packed
 from retcon.tokens import counter
 
 AGNOSTIC = "-agnostic"
@@ -327,7 +327,7 @@ def _write_all(todo: Sequence[Cell], asker: Asker) -> list[CellContext | ModelEr
         left = [place for place in left if isinstance(made[place], _WaitingError)]
         for action, asks in wanted.items():
             # a note that holds nothing for the question may be rewritten to nothing; a record of nothing is a failure
-            asker.ask_all(asks.values(), _version(action), f"write {action}", worded=action != operate.REWRITE)
+            asker.ask_all(asks.values(), _version(action), f"write {action}", worded=action != REWRITE)
     return made
 
 
@@ -340,16 +340,16 @@ def _generate(cell: Cell, asker: Asker, wanted: dict[str, Ask]) -> CellContext |
         return CellContext(cell.case.retain(cell.budget))
     count = cell.case.protocol.count
     if not operate.ACTIONS[cell.action].needs_model:
-        return CellContext(operate.operate(cell.action, cell.case.cluster, cell.budget, count=count).packed)
+        return CellContext(operate.operate(cell.action, cell.case.cluster, cell.budget, count=count))
     try:
-        made = operate.operate(
+        packed = operate.operate(
             cell.action, cell.case.cluster, cell.budget, count=count, focus=cell.focus,
             chat=_Replay(asker, _version(cell.action), wanted), **cell.draw,
         )  # fmt: skip
     except ModelError as error:
         return error
-    spent = made.usage
-    return CellContext(made.packed, spent.model_calls, spent.completion_tokens, spent.prompt_tokens, spent.seconds)
+    spent = packed.usage
+    return CellContext(packed, spent.model_calls, spent.completion_tokens, spent.prompt_tokens, spent.seconds)
 
 
 def _check_support(cell: Cell, context: CellContext) -> CellContext:

@@ -170,13 +170,12 @@ def _search(store: SqliteStore, question: BenchmarkQuestion, protocol: Protocol)
         store, question.text, Where(), top_k=protocol.top_k, retriever=protocol.retriever, embed=protocol.embed,
         fill=protocol.name == "product",
     )  # fmt: skip
-    whole = Cluster(question.text, hits)
-    costs = pack.costs(whole, count=protocol.count, accounting=protocol.accounting)
+    costs = pack.costs(hits, count=protocol.count, accounting=protocol.accounting)
     return retrieve.cluster(question.text, hits, costs, cap=protocol.cap)
 
 
 def _with_costs(cluster: Cluster, protocol: Protocol) -> Cluster:
-    return replace(cluster, costs=tuple(pack.costs(cluster, count=protocol.count, accounting=protocol.accounting)))
+    return replace(cluster, costs=tuple(pack.costs(cluster.hits, count=protocol.count, accounting=protocol.accounting)))
 
 
 def _vectors(cluster: Cluster, protocol: Protocol) -> NDArray[np.floating]:

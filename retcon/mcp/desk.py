@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from retcon import deadline, validate
-from retcon.answer import Answer, Look
 from retcon.errors import InputError, NotFoundError
 from retcon.grant import EVERYTHING, Grant
+from retcon.ladder import Answer, Look
 from retcon.mcp import shapes
 from retcon.memory import DEFAULT_BUDGET, Memory
 from retcon.note import Note, Recall, Source

@@ -55,6 +55,30 @@ class Deleted:
         return None if self.purged else "the deleted words leave the files with the next purge"
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One reply as it is kept."""
+
+    key: str
+    model: str
+    text: str
+    prompt_tokens: int
+    completion_tokens: int
+    seconds: float
+    finish: str
+    logprob: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyStats:
+    """What a cache of replies holds, and how often it was asked with and without success."""
+
+    entries: int
+    bytes: int
+    hits: int
+    misses: int
+
+
 class Snapshot(Protocol):
     """One consistent view of the notes that a scope covers. A slot numbers a note within the view."""
 
@@ -97,7 +121,13 @@ class Store(Protocol):
     def snapshot(self, scope: Scope) -> AbstractContextManager[Snapshot]: ...
     def unembedded(self, scope: Scope, embedder: str, *, limit: int) -> list[Note]: ...
     def put_vectors(self, embedder: str, vectors: Iterable[tuple[str, bytes]]) -> None: ...
+    def get_record(self, record_id: str) -> tuple[str, str] | None: ...
+    def put_record(
+        self, record_id: str, *, action: str, budget: int, text: str, about: str, sources: Sequence[str]
+    ) -> None: ...
+    def get_replies(self, keys: Sequence[str], sources: Sequence[str] = ()) -> dict[str, Kept]: ...
+    def put_replies(self, given: Sequence[Kept], sources: Sequence[str] | None) -> int: ...
     def close(self) -> None: ...
 
 
-__all__ = ["Deleted", "Forward", "Postings", "Progress", "Snapshot", "Store", "TermStats"]
+__all__ = ["Deleted", "Forward", "Kept", "Postings", "Progress", "ReplyStats", "Snapshot", "Store", "TermStats"]

@@ -5,38 +5,15 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 
+from retcon.store import Kept, ReplyStats
 from retcon.store.checksum import checksum
 from retcon.store.rows import DERIVED
 
 MOST_BYTES = 64 * 2**20
 _OVERHEAD = 200  # bytes of a row and its index entries beside the text, about
 _ROOM = 0.9  # share of the bound that is kept when it is reached, so that not every write evicts
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """One reply as it is kept."""
-
-    key: str
-    model: str
-    text: str
-    prompt_tokens: int
-    completion_tokens: int
-    seconds: float
-    finish: str
-    logprob: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class ReplyStats:
-    """What a cache of replies holds, and how often it was asked with and without success."""
-
-    entries: int
-    bytes: int
-    hits: int
-    misses: int
 
 
 _INSERT = (

@@ -15,11 +15,10 @@ from typing import Any
 
 from retcon.errors import InputError, NotFoundError, StoreError
 from retcon.note import Filter, Note, Scope
-from retcon.store import Deleted, Progress, Snapshot, deleting, purging, replies, seal
+from retcon.store import Deleted, Kept, Progress, ReplyStats, Snapshot, deleting, purging, replies, seal
 from retcon.store.checking import Check, check
 from retcon.store.checksum import checksum
 from retcon.store.connections import TIMEOUT, Connections, Sync, check_schema, intact, translated
-from retcon.store.replies import Kept, ReplyStats
 from retcon.store.rows import DERIVED, NOTE, conditions, read_note
 from retcon.store.snapshot import SqliteSnapshot
 from retcon.store.writing import Writer

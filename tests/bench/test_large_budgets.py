@@ -12,7 +12,8 @@ from bench.doc_tables import load
 from bench.evaluation import round_numbers, ways_to_draw
 from retcon.lab.fit_ladder import serving_plan, walk
 from retcon.lab.outcomes import Panel, from_rows, panel
-from retcon.route import Ladder, Router
+from retcon.ladder import Ladder
+from retcon.route import Router
 
 BUDGETS = (512, 1024)
 

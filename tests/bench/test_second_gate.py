@@ -11,7 +11,7 @@ from bench.evaluation import JUDGES, round_numbers, rows_of
 from bench.runs import PREREG
 from retcon.lab.fit_ladder import serving_plan, walk, whole_first
 from retcon.lab.outcomes import panel
-from retcon.route import SHIPPED, shipped
+from retcon.route import SHIPPED, load_shipped
 
 LADDERS = ("locomo", "locomo-free", "longmemeval", "longmemeval-free")
 
@@ -40,13 +40,13 @@ def test_no_shipped_ladder_harms_after_a_look_at_whole_notes(name: str, run: str
     for judge in JUDGES:
         made = panel(rows_of(run), judge=judge)
         whole = made.utility[:, :, made.actions.index("retain")]
-        own = serving_plan(shipped(name), made)
+        own = serving_plan(load_shipped(name), made)
         assert not np.any(walk(made, whole_first(own)).utility < whole)
         assert np.any(walk(made, own).utility < whole)  # or there was nothing to be safe from
 
 
 def test_these_are_all_the_ladders_that_ship() -> None:
-    assert sorted(name for name in SHIPPED if shipped(name).ladder is not None) == sorted(LADDERS)
+    assert sorted(name for name in SHIPPED if load_shipped(name).ladder is not None) == sorted(LADDERS)
 
 
 def test_a_rehearsal_leaves_the_second_gate_shut() -> None:

@@ -32,7 +32,8 @@ from retcon.lab.fit_ladder import (
     worth,
 )
 from retcon.lab.outcomes import Panel, from_rows, panel
-from retcon.route import Ladder, Router
+from retcon.ladder import Ladder
+from retcon.route import Router
 
 
 def made(questions: int = 20, **options: Any) -> Panel:

@@ -32,7 +32,6 @@ from misbehaving import Behaviour, Handler, Server, completion, says, sends, slo
 from waiting import until
 
 from retcon import answer
-from retcon.cache import ReplyCache
 from retcon.errors import (
     AuthError,
     InputError,
@@ -46,6 +45,7 @@ from retcon.lab.data import BenchmarkQuestion, load
 from retcon.lab.data import sample as draw_sample
 from retcon.lab.outcomes import Outcomes, panel, read
 from retcon.lab.protocols import PROTOCOLS, cases
+from retcon.lab.reply_cache import ReplyCache
 from retcon.model import Ask, FakeChat, GgufChat, HashingEmbed, HttpChat, Reply
 from retcon.note import Note
 from retcon.tokens import counter

@@ -32,8 +32,9 @@ from retcon.lab.crossfit import LADDERS, TWICE, Direct, Rules, always, crossfit,
 from retcon.lab.learn import calibrate_router, calibration_rows, fit_router, read_provenance, summarise
 from retcon.lab.outcomes import COSTS, KEY, KNOWN_BEFORE, Outcomes, Panel, from_rows, panel
 from retcon.lab.stats import interval, resample
+from retcon.ladder import Ladder
 from retcon.operate import PROMPTS
-from retcon.route import Ladder, Router
+from retcon.route import Router
 
 ROOT = Path(__file__).parents[2]
 MADE = {

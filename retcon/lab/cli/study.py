@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retcon.cache import ReplyCache
 from retcon.cli import options as opt
 from retcon.cli import show
 from retcon.errors import InputError
 from retcon.lab.cli import tell
 from retcon.lab.cli.options import Labelling, numbers
+from retcon.lab.reply_cache import ReplyCache
 
 if TYPE_CHECKING:
     from retcon.lab.data import BenchmarkQuestion

@@ -1,0 +1,61 @@
+"""Notes -> JSONL -> notes: one JSON object a line, in the order in which notes were added."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from retcon import validate
+from retcon.errors import InputError, StoreError
+from retcon.note import Note
+from retcon.store import Progress
+from retcon.store.connections import PRIVATE
+
+
+def dump(notes: Iterable[Note], *, gaps: bool = False) -> Iterator[str]:
+    """The notes as lines. With `gaps` some may be missing, and links to those are left out."""
+    written: set[str] = set()
+    for note in notes:
+        plain = {name: value for name, value in note.to_dict().items() if name != "superseded_by"}
+        if gaps:
+            written.add(note.id)
+            lost = [link for link in ("follows", "supersedes") if plain.get(link, note.id) not in written]
+            plain = {name: value for name, value in plain.items() if name not in lost}
+        yield json.dumps(plain, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def write(path: Path, lines: Iterable[str], *, progress: Progress | None = None) -> int:
+    """How many lines went into the file, which only its owner may read. It appears whole or not at all."""
+    part = path.with_name(f"{path.name}.{os.urandom(4).hex()}.part")
+    try:
+        with open(part, "x", encoding="utf-8", newline="\n", opener=_open_private) as file:
+            written = 0
+            for written, line in enumerate(lines, 1):
+                file.write(line)
+                if progress is not None:
+                    progress(written)
+        os.replace(part, path)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return written
+
+
+def parse(lines: Iterable[str], make: Callable[[dict[str, Any]], Note]) -> Iterator[Note]:
+    """The notes that `make` makes of the lines' fields; an error names its line."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            note = make(validate.draft(json.loads(line)))
+        except (ValueError, RecursionError) as error:  # InputError is a ValueError too
+            raise InputError(f"line {number}: {str(error).splitlines()[0]}") from None
+        yield note
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, PRIVATE)
