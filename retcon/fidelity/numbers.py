@@ -13,8 +13,9 @@ from dataclasses import replace
 
 from retcon.fidelity.dates import date_mention, day_month
 from retcon.fidelity.days import YEAR, ago, days_numbered, wider_keys
-from retcon.fidelity.numerals import GROUPED, SCALE, SUFFIX, ascii_digits, decimal, number_values, shift, unpadded
+from retcon.fidelity.numerals import GROUPED, SCALE, SUFFIX, ascii_digits, decimal, number_values, shift, trim_zeros
 from retcon.fidelity.text import NUMBER, RAISED, SIGNS, Mention, Text, Token
+from retcon.note import Claim
 from retcon.words import COMMON
 
 _GLUED_SCALE = {"k": 3, "m": 6, "mm": 6, "mn": 6, "mil": 6, "b": 9, "bn": 9, "tn": 12}
@@ -104,7 +105,7 @@ def spelled_number(text: Text, i: int, value: int, j: int, ordinal: bool) -> tup
         return day
     alone = j == i + 1
     weak = alone and (tokens[i].word in ("one", "zero") or (ordinal and value < 3))
-    mention, after = _measured(text, i, j, (str(value),), ordinal=ordinal)
+    mention, after = _measure(text, i, j, (str(value),), ordinal=ordinal)
     if ordinal and value > 2:
         mention = replace(mention, wider=mention.wider | {decimal(1 / value)})  # "a third"
     return replace(mention, firm=not weak or (bool(mention.unit) and not ordinal)), after
@@ -122,12 +123,12 @@ def digit_numbers(text: Text, i: int, plain: str) -> tuple[list[Mention], int]:
             claim = text.claim(NUMBER, value[0], token.start + low, token.start + high)
             out.append(Mention(claim, frozenset(value), traits=_digit_traits(value[0]), sentence=token.sentence))
         else:
-            mention, after = _measured(text, i, i + 1, number_values(plain[low:high]), low=low)
+            mention, after = _measure(text, i, i + 1, number_values(plain[low:high]), low=low)
             out = [*(replace(earlier, unit=mention.unit) for earlier in out), mention]  # both ends of "3-5 miles"
     if len(spans) == 1 and (_is_list_item(text, token, plain) or _is_footnote(token)):
         out = [replace(mention, firm=False) for mention in out]
     if token.text in SIGNS:
-        plainly = _spelled_sign(token)
+        plainly = _sign_in_letters(token)
         out = [replace(mention, keys=mention.keys | plainly, wider=mention.wider | plainly) for mention in out]
     return out, after
 
@@ -155,85 +156,185 @@ def _is_footnote(token: Token) -> bool:
     return token.text[0] in RAISED and not token.gap[-1:].isspace()
 
 
-def _spelled_sign(token: Token) -> frozenset[str]:
+def _sign_in_letters(token: Token) -> frozenset[str]:
     """How a sign may be spelled with plain characters: Ⅳ as "iv", ½ as "1/2"."""
     plain = unicodedata.normalize("NFKC", token.text).replace("⁄", "/").lower()
     return frozenset({plain} if (plain.isalpha() and plain.isascii()) or _FRACTION.fullmatch(plain) else ())
 
 
-def _measured(
+def _measure(
     text: Text, i: int, j: int, values: tuple[str, ...], *, ordinal: bool = False, low: int = 0
 ) -> tuple[Mention, int]:
     """The number of tokens i to j with the scale and unit that follow it, and the currency before it."""
-    tokens, token = text.tokens, text.tokens[i]
-    money = UNIT.get(tokens[i - 1].word, "") if i and _touching_money(tokens[i - 1], token) else ""
-    following = [t for t in tokens[j : j + 3] if t.sentence == token.sentence and t.gap.strip(" -") == ""]
-    end = tokens[j - 1].end
-    bare: tuple[str, ...] = ()  # the number without the letters glued to it: said too, but not what a claim says
-    said: frozenset[str] = frozenset()  # what else the number and the words after it may be said as
-    first = following[0] if following else None
-    if token.number and (raised := _power(text, i, j)):
-        values = tuple(f"{value}^{raised}" for value in values)
-        j, end, following = j + 1, tokens[j].end, following[1:]
-    elif first and token.number and (part := _part(first)) and values[0].isdecimal():
-        said = frozenset({values[0], part} if first.gap else ())  # "2 ½-inch screws"
-        values = (unpadded(values[0] + part[1:]),)
-        j, end, following = j + 1, first.end, following[1:]
-    elif first and not first.gap and SUFFIX.fullmatch(first.text):
-        ordinal, j, end, following = True, j + 1, first.end, following[1:]
-    elif first and _is_scale(text, first, money):
-        power = SCALE.get(first.word) or _GLUED_SCALE[first.word]
+    number = _Number(text, i, j, values, ordinal, low)
+    number.take_next()
+    number.take_letters()
+    number.take_unit()
+    return (number.as_year() if number.is_year() else number.as_mention()), number.after
+
+
+class _Number:
+    """A number while it is read: its tokens from `at` up to `after`, what they mean, and how else that may be said."""
+
+    def __init__(self, text: Text, at: int, after: int, values: tuple[str, ...], ordinal: bool, low: int) -> None:
+        self.text, self.at, self.after, self.values, self.ordinal = text, at, after, values, ordinal
+        self.low = low  # where it begins in a run of digits that holds several
+        self.token = text.tokens[at]
+        self.before = text.tokens[at - 1] if at else None
+        self.end = text.tokens[after - 1].end
+        touching = (t for t in text.tokens[after : after + 3] if t.sentence == self.token.sentence)
+        self.following = [t for t in touching if t.gap.strip(" -") == ""]
+        self.money = UNIT.get(self.before.word, "") if self.before and _is_money(self.before, self.token) else ""
+        self.bare: tuple[str, ...] = ()  # the number without the letters glued to it: said too, but not the claim
+        self.also: frozenset[str] = frozenset()  # other ways to write it
+        self.said: frozenset[str] = frozenset()  # what else the number and the words after it may be said as
+        self.letter: Token | None = None  # glued to its front: "B12"
+        self.measure: Token | None = None  # the word that names the unit
+        self.unit = ""
+
+    # -- the token after it: the first reading that fits takes it ------------------------------------------------------
+
+    def take_next(self) -> None:
+        """Take in the power, fraction, ordinal suffix, scale or code that follows, or else note a fraction in words."""
+        readings = (self._take_power, self._take_fraction, self._take_suffix, self._take_scale, self._take_code)
+        if not any(take() for take in readings):
+            self.said = _with_part(self.text, self.after, self.values[0])
+
+    def _advance(self, end: int) -> bool:
+        self.after, self.end, self.following = self.after + 1, end, self.following[1:]
+        return True
+
+    def _take_power(self) -> bool:
+        power = _power(self.text, self.at, self.after) if self.token.number else ""
+        if not power:
+            return False
+        self.values = tuple(f"{value}^{power}" for value in self.values)
+        return self._advance(self.text.tokens[self.after].end)
+
+    def _take_fraction(self) -> bool:
+        """Take a sign such as ½ that follows digits."""
+        part = _part(self.following[0]) if self.following and self.token.number else ""
+        if not part or not self.values[0].isdecimal():
+            return False
+        if self.following[0].gap:
+            self.said = frozenset({self.values[0], part})  # "2 ½-inch screws"
+        self.values = (trim_zeros(self.values[0] + part[1:]),)
+        return self._advance(self.following[0].end)
+
+    def _take_suffix(self) -> bool:
+        if not self.following or self.following[0].gap or not SUFFIX.fullmatch(self.following[0].text):
+            return False
+        self.ordinal = True
+        return self._advance(self.following[0].end)
+
+    def _take_scale(self) -> bool:
+        if not self.following or not _is_scale(self.text, self.following[0], self.money):
+            return False
+        values, scale = self.values, self.following[0]
+        power = SCALE.get(scale.word) or _GLUED_SCALE[scale.word]
         scaled = tuple(shift(value, power) for value in values if value.count(".") < 2)  # two dots: a version
-        letters = tuple(value + first.word for value in values) if first.word in _GLUED_SCALE and not money else ()
-        said = frozenset(value + "m" for value in values if first.word == "million")
-        values = letters if first.text == "mm" and not money else (scaled or values) + letters
-        j, end, following = j + 1, first.end, following[1:]
-    elif first and (_is_code(first) if not first.gap else _is_code_apart(text, first)):
-        bare, values = values, tuple(value + first.word for value in values)
-        j, end, following = j + 1, first.end, following[1:]
-    else:
-        said = _with_part(text, j, values[0])
-    also = _as_glued(values[0], following[0]) if following else frozenset()
-    said |= also | ({shift(values[0], 6)} if values[0] + "m" in also and values[0].count(".") < 2 else frozenset())
-    letter = tokens[i - 1] if i and token.number and not token.gap and not low and _is_letter(tokens[i - 1]) else None
-    if i and token.gap == "-" and _is_letter(tokens[i - 1]):
-        also |= {tokens[i - 1].word + values[0]}  # "B-12" is B12 too
-    if letter:
-        bare, values = (*bare, *values), tuple(letter.word + value for value in values)
-    measure = next((t for t in following[:2] if t.word in UNIT), None)
-    unit = money or (UNIT[measure.word] if measure else "" if ordinal else _counted_things(following))
-    degrees = None if ordinal or money else _DEGREES.match(text.text, end, text.ends[token.sentence])
-    if degrees:
-        scale = (degrees[1] or degrees[2] or "").translate(_SCALE_SIGNS).lower()[:1]
-        unit = {"c": "celsius", "f": "fahrenheit"}.get(scale, "degree")
-        also |= {values[0] + (scale or "°")}
-        said |= also | {values[0] + "°"} | (frozenset() if scale else {values[0] + "c", values[0] + "f"})
-        j, end, measure = j + len(text.inside(end, degrees.end())), degrees.end(), None  # "Celsius" is no name
-    year = (
-        len(values) == 1
-        and values[0].isdecimal()
-        and unit not in _UNIT_WORDS
-        and YEAR.fullmatch(token.text)
-        and j == i + 1
-    )
-    if year:
-        return date_mention(text, [(int(values[0]), 0, 0)], [], token.start, token.end, token.sentence), j
-    wider = frozenset({f"day:{values[0]}"} if ordinal else ())
-    before = tokens[i - 1].word if i else ""
-    keys = frozenset(values) | also | (wider if ordinal else frozenset())
-    if before in _AT and unit not in _UNIT_WORDS and len(values[0]) < 3:
-        keys |= {f"hour:{values[0]}"}
-    extra = _from_now(text, i, j, values[0]) | (days_numbered(text.day, values[0]) if ordinal else frozenset())
-    traits = _digit_traits(values[0]) | ({f"unit:{unit}", f"value:{values[0]}"} if unit else set())
-    traits |= {
-        f"of:{text.stem[t.word]}" for t in tokens[j : j + 1] if t.sentence == token.sentence and t.word not in COMMON
-    }
-    start = tokens[i - 1].start if (money and not low) or letter else token.start + low
-    claim = text.claim(
-        NUMBER, values[0], start, measure.end if measure and measure is following[0] and not money else end
-    )
-    wider |= extra | said | frozenset(bare)
-    return Mention(claim, keys, traits=traits, unit=unit, wider=wider, sentence=token.sentence), j
+        glued = scale.word in _GLUED_SCALE and not self.money
+        letters = tuple(value + scale.word for value in values) if glued else ()
+        if scale.word == "million":
+            self.said = frozenset(value + "m" for value in values)
+        self.values = letters if scale.text == "mm" and not self.money else (scaled or values) + letters
+        return self._advance(scale.end)
+
+    def _take_code(self) -> bool:
+        if not self.following:
+            return False
+        code = self.following[0]
+        if not (_is_code_apart(self.text, code) if code.gap else _is_code(code)):
+            return False
+        self.bare, self.values = self.values, tuple(value + code.word for value in self.values)
+        return self._advance(code.end)
+
+    # -- what stands around it -----------------------------------------------------------------------------------------
+
+    def take_letters(self) -> None:
+        """Note how it may be written with letters glued to it, and take in a letter that is: "B12"."""
+        value = self.values[0]
+        if self.following:
+            self.also = _as_glued(value, self.following[0])
+        self.said |= self.also
+        if value + "m" in self.also and value.count(".") < 2:
+            self.said |= {shift(value, 6)}
+        if self.before is None or not _is_letter(self.before):
+            return
+        if self.token.gap == "-":
+            self.also |= {self.before.word + value}  # "B-12" is B12 too
+        if self.token.number and not self.token.gap and not self.low:
+            self.letter = letter = self.before
+            self.bare, self.values = (*self.bare, *self.values), tuple(letter.word + each for each in self.values)
+
+    def take_unit(self) -> None:
+        """Take in the unit: the currency before it, a word close after it, degrees; or that it counts things."""
+        self.measure = next((t for t in self.following[:2] if t.word in UNIT), None)
+        if self.measure:
+            self.unit = self.money or UNIT[self.measure.word]
+        else:
+            self.unit = self.money or ("" if self.ordinal else _counted_things(self.following))
+        if not self.ordinal and not self.money:
+            self._take_degrees()
+
+    def _take_degrees(self) -> None:
+        found = _DEGREES.match(self.text.text, self.end, self.text.ends[self.token.sentence])
+        if found is None:
+            return
+        value, scale = self.values[0], (found[1] or found[2] or "").translate(_SCALE_SIGNS).lower()[:1]
+        self.unit = {"c": "celsius", "f": "fahrenheit"}.get(scale, "degree")
+        self.also |= {value + (scale or "°")}
+        self.said |= self.also | {value + sign for sign in ("°" if scale else "°cf")}
+        self.after += len(self.text.inside(self.end, found.end()))  # "Celsius" is no name
+        self.end, self.measure = found.end(), None
+
+    # -- what comes of it ----------------------------------------------------------------------------------------------
+
+    def is_year(self) -> bool:
+        """Whether it is a bare year, and so a date."""
+        alone = len(self.values) == 1 and self.values[0].isdecimal() and self.after == self.at + 1
+        return alone and self.unit not in _UNIT_WORDS and YEAR.fullmatch(self.token.text) is not None
+
+    def as_year(self) -> Mention:
+        """The year as a date."""
+        token, triple = self.token, (int(self.values[0]), 0, 0)
+        return date_mention(self.text, [triple], [], token.start, token.end, token.sentence)
+
+    def as_mention(self) -> Mention:
+        """The number as a claim."""
+        return Mention(
+            self._claim(), self._keys(), traits=self._traits(), unit=self.unit, wider=self._wider(),
+            sentence=self.token.sentence,
+        )  # fmt: skip
+
+    def _claim(self) -> Claim:
+        start, end = self.token.start + self.low, self.end
+        if self.before and ((self.money and not self.low) or self.letter):
+            start = self.before.start
+        if self.measure and self.measure is self.following[0] and not self.money:
+            end = self.measure.end
+        return self.text.claim(NUMBER, self.values[0], start, end)
+
+    def _keys(self) -> frozenset[str]:
+        keys = frozenset(self.values) | self.also | self._day_of_month()
+        at_hour = self.before is not None and self.before.word in _AT and self.unit not in _UNIT_WORDS
+        return keys | {f"hour:{self.values[0]}"} if at_hour and len(self.values[0]) < 3 else keys
+
+    def _wider(self) -> frozenset[str]:
+        value = self.values[0]
+        days = days_numbered(self.text.day, value) if self.ordinal else frozenset()
+        wider = self._day_of_month() | days | _from_now(self.text, self.at, self.after, value)
+        return wider | self.said | frozenset(self.bare)
+
+    def _day_of_month(self) -> frozenset[str]:
+        return frozenset({f"day:{self.values[0]}"} if self.ordinal else ())
+
+    def _traits(self) -> frozenset[str]:
+        traits = _digit_traits(self.values[0])
+        if self.unit:
+            traits |= {f"unit:{self.unit}", f"value:{self.values[0]}"}
+        after = [t for t in self.text.tokens[self.after : self.after + 1] if t.sentence == self.token.sentence]
+        return traits | {f"of:{self.text.stem[t.word]}" for t in after if t.word not in COMMON}
 
 
 def _power(text: Text, i: int, j: int) -> str:
@@ -307,7 +408,7 @@ def _counted_things(following: Sequence[Token]) -> str:
     return "+s" if following and following[0].word.endswith("s") and following[0].word not in _NO_PLURALS else ""
 
 
-def _touching_money(token: Token, number: Token) -> bool:
+def _is_money(token: Token, number: Token) -> bool:
     return token.sentence == number.sentence and (
         token.text in _SIGNS or token.word in ("usd", "eur", "gbp", "inr", "jpy")
     )

@@ -42,10 +42,10 @@ def ascii_digits(digits: str) -> str:
 
 def decimal(value: float) -> str:
     """A number as a plain decimal, thirds and their like to five places."""
-    return unpadded(f"{abs(value):.5f}")
+    return trim_zeros(f"{abs(value):.5f}")
 
 
-def unpadded(digits: str) -> str:
+def trim_zeros(digits: str) -> str:
     """The number without leading and trailing zeros."""
     digits = ascii_digits(digits)
     whole, dot, rest = digits.partition(".")
@@ -58,17 +58,19 @@ def unpadded(digits: str) -> str:
 def shift(value: str, power: int) -> str:
     """The number times ten to the power."""
     whole, _, rest = value.partition(".")
-    return unpadded(whole + rest[:power].ljust(power, "0") + "." + rest[power:])
+    return trim_zeros(whole + rest[:power].ljust(power, "0") + "." + rest[power:])
 
 
 def number_values(part: str) -> tuple[str, ...]:
     """What the digits may mean: "3,200" is 3200, "3.200" is 3.2 or 3200, "1.234,56" is 1234.56, "1,2" is 1.2."""
     if GROUPED.fullmatch(part):
-        return (unpadded(part.replace(",", "")),)
+        return (trim_zeros(part.replace(",", "")),)
     if _PLAIN.fullmatch(part):
         whole, _, rest = part.partition(".")
-        return (unpadded(part), unpadded(whole + rest)) if len(rest) == 3 and len(whole) < 4 else (unpadded(part),)
-    return (unpadded(part.replace(".", "").replace(",", ".", 1)),)
+        return (
+            (trim_zeros(part), trim_zeros(whole + rest)) if len(rest) == 3 and len(whole) < 4 else (trim_zeros(part),)
+        )
+    return (trim_zeros(part.replace(".", "").replace(",", ".", 1)),)
 
 
 def number_word(tokens: Sequence[Token], i: int) -> tuple[int, int, bool] | None:

@@ -12,7 +12,7 @@ from retcon.fidelity.days import clock_times, dated, numeric_date
 from retcon.fidelity.names import name_at
 from retcon.fidelity.negations import denials_in
 from retcon.fidelity.numbers import LOOSE, digit_numbers, spelled_number, weak_number
-from retcon.fidelity.numerals import ascii_digits, number_word, unpadded
+from retcon.fidelity.numerals import ascii_digits, number_word, trim_zeros
 from retcon.fidelity.quotes import quotes_in
 from retcon.fidelity.text import DATE, Denial, Mention, Text
 
@@ -67,7 +67,7 @@ def _digits(text: Text, i: int) -> tuple[list[Mention], int]:
     end = half.end() if half else token.end
     if times := clock_times(plain, half[1] if half else None, bool(half)):
         traits = frozenset({"form:clock", *(f"minute:{t[3:]}" for t in times[:1]), *(f"hour:{t[1:3]}" for t in times)})
-        loose = frozenset({f"hour:{unpadded(plain[:2].rstrip(':.'))}"} if times[0].endswith(":00") else ())
+        loose = frozenset({f"hour:{trim_zeros(plain[:2].rstrip(':.'))}"} if times[0].endswith(":00") else ())
         claim = text.claim(DATE, times[0], token.start, end)
         mention = Mention(claim, frozenset(times), traits=traits, wider=loose, sentence=token.sentence)
         return [mention], i + 1 + (sum(1 for _ in text.inside(token.end, end)) if half else 0)
