@@ -160,7 +160,7 @@ def relative(day: date | None, modifier: str, unit: str) -> list[Triple]:
 
 def days_numbered(day: date | None, value: str) -> frozenset[str]:
     """Keys of the days that "the 9th" may mean, in the note's month or one beside it."""
-    if day is None or len(value) > 2 or not 0 < int(value) < 32:
+    if day is None or not value.isdecimal() or len(value) > 2 or not 0 < int(value) < 32:
         return frozenset()
     months = {(day.year * 12 + day.month - 1 + step) for step in (-1, 0, 1)}
     triples = [(m // 12, m % 12 + 1, int(value)) for m in months]
