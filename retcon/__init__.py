@@ -23,6 +23,7 @@ from retcon.note import (
 )
 from retcon.route import Router
 from retcon.store import Deleted
+from retcon.where import Where
 
 if TYPE_CHECKING:
     from retcon.aio import AsyncMemory
@@ -50,6 +51,7 @@ __all__ = [
     "Scope",
     "Source",
     "Usage",
+    "Where",
     "__version__",
 ]  # fmt: skip
 

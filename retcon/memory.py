@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from retcon.cache import CachedChat, owners
 from retcon.errors import AuthError, InputError, ModelError, StoreError, shown
 from retcon.features import features, query_type
 from retcon.model import Chat, Embed, chat, embedder
-from retcon.note import RETAIN, Cluster, Decision, Filter, Hit, Note, Recall, Scope, Usage
+from retcon.note import RETAIN, Cluster, Decision, Hit, Note, Recall, Scope, Usage
 from retcon.operate import LADDER, PROMPTS, check_actions, next_look, usable
 from retcon.perform import GUARDS, Guard, Meter, Performer
 from retcon.route import Router, default_router
@@ -40,6 +40,7 @@ from retcon.store.connections import PRIVATE, Sync
 from retcon.store.sqlite import SqliteStore
 from retcon.tokens import Counter, check_budget, counter
 from retcon.trace import span
+from retcon.where import ScopeWords, Where, WhereWords, resolve, resolve_scope
 
 DEFAULT_PATH = "retcon.db"
 DEFAULT_BUDGET = 256
@@ -211,13 +212,12 @@ class Memory:
     def delete_all(
         self,
         *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        run_id: str | None = None,
+        where: Where | None = None,
         everything: bool = False,
+        **words: Unpack[ScopeWords],
     ) -> Deleted:
         """What went: all notes of the scope. Naming no id is refused unless `everything` is set."""
-        scope = validate.scope(user_id, agent_id, run_id)
+        scope = resolve_scope(where, words)
         if scope == Scope() and not everything:
             raise InputError("name a user_id, agent_id or run_id to delete; everything=True empties the store")
         return self.store.delete_all(scope)
@@ -243,24 +243,19 @@ class Memory:
     def get_all(
         self,
         *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        run_id: str | None = None,
-        session: str | None = None,
-        since: str | datetime | None = None,
-        until: str | datetime | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        where: Where | None = None,
         after: str | None = None,
         limit: int | None = None,
         superseded: bool = False,
+        **words: Unpack[WhereWords],
     ) -> list[Note]:
         """Notes in the order they were added; superseded ones only on request.
 
         With `after`, the id of a note, those that were added after it: so a page goes on where the one before it ended.
         """
-        scope, only = validate.scope(user_id, agent_id, run_id), validate.only(session, since, until, metadata)
+        found = resolve(where, words)
         after = None if after is None else validate.note_id(after)
-        return list(self.store.all(scope, only, after=after, limit=limit, superseded=superseded))
+        return list(self.store.all(found.scope, found.only, after=after, limit=limit, superseded=superseded))
 
     def history(self, id: str) -> list[Note]:  # noqa: A002
         """Every version of the note, oldest first."""
@@ -270,19 +265,14 @@ class Memory:
         self,
         query: str,
         *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        run_id: str | None = None,
+        where: Where | None = None,
         top_k: int | None = None,
-        session: str | None = None,
-        since: str | datetime | None = None,
-        until: str | datetime | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        **words: Unpack[WhereWords],
     ) -> list[Hit]:
         """The best notes for the query, each with its score."""
-        scope, only = validate.scope(user_id, agent_id, run_id), validate.only(session, since, until, metadata)
+        where = resolve(where, words)
         top_k = self.top_k if top_k is None else validate.whole("top_k", top_k)
-        return list(self._search(validate.query(query), scope, only, top_k, fill=False))
+        return list(self._search(validate.query(query), where, top_k, fill=False))
 
     # -- the decision and the text -------------------------------------------------------------------------------------
 
@@ -291,18 +281,12 @@ class Memory:
         query: str,
         budget: int = DEFAULT_BUDGET,
         *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        run_id: str | None = None,
-        session: str | None = None,
-        since: str | datetime | None = None,
-        until: str | datetime | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        where: Where | None = None,
         exclude: Collection[str] = (),
+        **words: Unpack[WhereWords],
     ) -> Decision:
         """The decision alone: which action, by what numbers. Writes no text."""
-        scope, only = validate.scope(user_id, agent_id, run_id), validate.only(session, since, until, metadata)
-        cluster = self._cluster(validate.query(query), scope, only)
+        cluster = self._cluster(validate.query(query), resolve(where, words))
         return self._decide(cluster, check_budget(budget), None, check_actions(exclude))
 
     def recall(
@@ -310,15 +294,10 @@ class Memory:
         query: str,
         budget: int = DEFAULT_BUDGET,
         *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        run_id: str | None = None,
-        session: str | None = None,
-        since: str | datetime | None = None,
-        until: str | datetime | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        where: Where | None = None,
         action: str | None = None,
         exclude: Collection[str] = (),
+        **words: Unpack[WhereWords],
     ) -> Recall:
         """The best text within the budget that memory has for the query, and why it is that text.
 
@@ -327,22 +306,21 @@ class Memory:
         """
         started = time.perf_counter()
         budget, exclude = check_budget(budget), check_actions(exclude)
-        scope, only = validate.scope(user_id, agent_id, run_id), validate.only(session, since, until, metadata)
-        cluster = self._cluster(validate.query(query), scope, only)
+        cluster = self._cluster(validate.query(query), resolve(where, words))
         decision = self._decide(cluster, budget, action, exclude)
         return self._recall(cluster, decision, exclude, started)
 
-    def _cluster(self, query: str, scope: Scope, only: Filter) -> Cluster:
-        hits = self._search(query, scope, only, self.top_k, fill=True)
+    def _cluster(self, query: str, where: Where) -> Cluster:
+        hits = self._search(query, where, self.top_k, fill=True)
         costs = pack.costs(Cluster(query, hits), count=self.count)
         return retrieve.cluster(query, hits, costs, cap=self.cap)
 
-    def _search(self, query: str, scope: Scope, only: Filter, top_k: int, *, fill: bool) -> tuple[Hit, ...]:
+    def _search(self, query: str, where: Where, top_k: int, *, fill: bool) -> tuple[Hit, ...]:
         with span("retcon.retrieve", top_k=top_k):
             if self.retriever in retrieve.NEEDS_VECTORS:
-                retrieve.embed_missing(self.store, scope, self.embed)
+                retrieve.embed_missing(self.store, where.scope, self.embed)
             return retrieve.search(
-                self.store, query, scope, top_k=top_k, only=only, retriever=self.retriever, embed=self.embed, fill=fill
+                self.store, query, where, top_k=top_k, retriever=self.retriever, embed=self.embed, fill=fill
             )
 
     def _decide(
@@ -434,17 +412,12 @@ class Memory:
         question: str,
         budget: int = DEFAULT_BUDGET,
         *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        run_id: str | None = None,
-        session: str | None = None,
-        since: str | datetime | None = None,
-        until: str | datetime | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        where: Where | None = None,
         max_looks: int = 4,
         max_tokens: int | None = None,
         safe: bool = False,
         seen: Callable[[Look], None] | None = None,
+        **words: Unpack[WhereWords],
     ) -> Answer:
         """The reader's answer from what memory recalls; while it finds none there, from the next best recall.
 
@@ -461,8 +434,7 @@ class Memory:
         started = time.perf_counter()
         budget, max_looks = check_budget(budget), validate.whole("max_looks", max_looks, most=100)
         most = math.inf if max_tokens is None else validate.whole("max_tokens", max_tokens, most=10**12)
-        scope, only = validate.scope(user_id, agent_id, run_id), validate.only(session, since, until, metadata)
-        cluster = self._cluster(validate.query(question), scope, only)
+        cluster = self._cluster(validate.query(question), resolve(where, words))
         decision = self._strange_reader.told(_first_look(self._decide(cluster, budget, None, ()), whole=safe))
         order = decision.order  # empty where the router has no ladder: then every action may have its turn
         recall: Recall | None = self._recall(cluster, decision, (), started)
@@ -505,24 +477,23 @@ class Memory:
         self,
         path: str | os.PathLike[str],
         *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        run_id: str | None = None,
+        where: Where | None = None,
         skip_damaged: bool = False,
         progress: Progress | None = None,
+        **words: Unpack[ScopeWords],
     ) -> int:
         """How many notes went into the JSONL file, superseded ones included. It appears whole or not at all.
 
         `skip_damaged` leaves out notes that do not match their checksum, and links to them.
         """
-        scope, target = validate.scope(user_id, agent_id, run_id), Path(path)
+        scope, target = resolve_scope(where, words), Path(path)
         if any(os.path.realpath(target) == os.path.realpath(self.store.path + end) for end in ("", "-wal", "-shm")):
             raise InputError(f"{target} is the store itself: export to another file")
         part = target.with_name(f"{target.name}.{os.urandom(4).hex()}.part")
         try:
             with open(part, "x", encoding="utf-8", newline="\n", opener=_private) as file:
                 written = 0
-                for written, line in enumerate(self.lines(scope, skip_damaged=skip_damaged), 1):
+                for written, line in enumerate(self._lines(scope, skip_damaged=skip_damaged), 1):
                     file.write(line)
                     if progress is not None:
                         progress(written)
@@ -533,10 +504,15 @@ class Memory:
             part.unlink(missing_ok=True)
         return written
 
-    def lines(self, scope: Scope | None = None, *, skip_damaged: bool = False) -> Iterator[str]:
+    def lines(
+        self, *, where: Where | None = None, skip_damaged: bool = False, **words: Unpack[ScopeWords]
+    ) -> Iterator[str]:
         """The notes of the scope as JSONL lines, in the order they were added."""
+        return self._lines(resolve_scope(where, words), skip_damaged=skip_damaged)
+
+    def _lines(self, scope: Scope, *, skip_damaged: bool) -> Iterator[str]:
         written: set[str] = set()
-        for note in self.store.all(scope or Scope(), superseded=True, skip_damaged=skip_damaged):
+        for note in self.store.all(scope, superseded=True, skip_damaged=skip_damaged):
             plain = {name: value for name, value in note.to_dict().items() if name != "superseded_by"}
             if skip_damaged:  # what was left out cannot be followed or superseded
                 written.add(note.id)

@@ -30,6 +30,7 @@ from retcon.errors import InputError, shown
 from retcon.model import Embed
 from retcon.note import Cluster, Dropped, Filter, Hit, Scope
 from retcon.store import Postings, Snapshot, Store, TermStats
+from retcon.where import Where
 from retcon.words import COMMON_STEMS, query_terms, stem_words, stems, term_key
 
 K1, B = 1.2, 0.75
@@ -55,25 +56,23 @@ class Ranked:
 def search(
     store: Store,
     query: str,
-    scope: Scope,
+    where: Where,
     *,
     top_k: int = 20,
-    only: Filter | None = None,
     retriever: str = "bm25",
     embed: Embed | None = None,
     fill: bool = False,
 ) -> tuple[Hit, ...]:
-    """The best notes of the scope for the query, near-duplicates marked.
+    """The best of those notes for the query, near-duplicates marked.
 
     `fill` tops up with the newest notes, at score 0, where fewer than `top_k` share a word with the query.
     """
-    only = only or Filter()
     if embed is not None and retriever in NEEDS_VECTORS:
         embed = _Asked(embed.name, embed.dim, embed([query]))  # a failing embedder is not a failing store
-    with store.snapshot(scope) as snapshot:
-        ranked = RETRIEVERS[check_retriever(retriever)](snapshot, query, top_k, only, embed)
+    with store.snapshot(where.scope) as snapshot:
+        ranked = RETRIEVERS[check_retriever(retriever)](snapshot, query, top_k, where.only, embed)
         if fill and len(ranked.slots) < top_k:
-            ranked = _filled(ranked, snapshot.recent(top_k + len(ranked.slots), only), top_k)
+            ranked = _filled(ranked, snapshot.recent(top_k + len(ranked.slots), where.only), top_k)
         notes = snapshot.fetch(ranked.slots)
     hits = (Hit(note, score, rank) for rank, (note, score) in enumerate(zip(notes, ranked.scores, strict=True), 1))
     return mark_duplicates(tuple(hits))

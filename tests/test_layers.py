@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "retcon"
 LAYERS = (
     ("errors", "deadline", "note", "words", "trace", "sample"),  # values and words
-    ("tokens", "validate", "features", "pack", "extract", "route", "fidelity"),  # values in, values out
+    ("tokens", "validate", "where", "features", "pack", "extract", "route", "fidelity"),  # values in, values out
     ("model", "store", "cache"),  # each with its one outside system
     ("retrieve", "operate", "answer", "perform"),  # the stages that are handed a model or a store
     ("memory",),  # all of it together

@@ -22,6 +22,7 @@ from retcon.errors import InputError
 from retcon.memory import Memory
 from retcon.note import Scope
 from retcon.store import Deleted
+from retcon.where import Where
 
 app = typer.Typer(
     cls=Group,
@@ -455,7 +456,7 @@ def export(
         if file == "-":
             if as_json:
                 return show.results(memory.get_all(**asdict(scope), superseded=True))
-            return show.jsonl(memory.lines(scope, skip_damaged=skip_damaged))
+            return show.jsonl(memory.lines(where=Where(scope), skip_damaged=skip_damaged))
         with show.bar("export", memory.store.count(scope)) as progress:
             written = memory.export(file, **asdict(scope), skip_damaged=skip_damaged, progress=progress)
     if as_json:

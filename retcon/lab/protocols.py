@@ -26,6 +26,7 @@ from retcon.note import Cluster, Hit, Note, Packed, Scope
 from retcon.pack import Accounting, Order
 from retcon.store.sqlite import SqliteStore
 from retcon.tokens import Counter, counter
+from retcon.where import Where
 
 GOLD = "gold"
 ACCOUNTINGS = ("text", "rendered")
@@ -166,7 +167,7 @@ def _search(store: SqliteStore, question: Question, protocol: Protocol) -> Clust
     if protocol.retriever in retrieve.NEEDS_VECTORS:
         retrieve.embed_missing(store, Scope(), protocol.embed)
     hits = retrieve.search(
-        store, question.text, Scope(), top_k=protocol.top_k, retriever=protocol.retriever, embed=protocol.embed,
+        store, question.text, Where(), top_k=protocol.top_k, retriever=protocol.retriever, embed=protocol.embed,
         fill=protocol.name == "product",
     )  # fmt: skip
     whole = Cluster(question.text, hits)

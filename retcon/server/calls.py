@@ -39,6 +39,7 @@ from retcon.server.schema import (
 )
 from retcon.store import Deleted
 from retcon.trace import span
+from retcon.where import Where
 
 _SHOWN = ("id", "speaker", "timestamp", "session")  # of a candidate, beside its text
 BRIEF = 200  # characters of a note in an answer that is full
@@ -286,7 +287,7 @@ class Calls:
     def _candidates(self, recall: Recall, scope: Scope, only: Filter) -> list[dict[str, Any]]:
         memory = self.memory
         hits = retrieve.search(
-            memory.store, recall.query, scope, top_k=memory.top_k, only=only, retriever=memory.retriever,
+            memory.store, recall.query, Where(scope, only), top_k=memory.top_k, retriever=memory.retriever,
             embed=memory.embed, fill=True,
         )  # fmt: skip
         used = {source.id: source for source in recall.sources}

@@ -22,8 +22,9 @@ from retcon.features import BUDGET_UNIT, FEATURES, TYPES
 from retcon.lab.data import Question, load, own
 from retcon.lab.outcomes import from_rows, panel
 from retcon.lab.protocols import PROTOCOLS, Case, cases, chained
-from retcon.note import Filter, Note, Scope
+from retcon.note import Note
 from retcon.tokens import counter
+from retcon.where import Where
 
 CONTROLLED, FULL, PRODUCT = (PROTOCOLS[name] for name in ("controlled", "full-history", "product"))
 BUDGETS = (0, 16, 64, 256)
@@ -226,7 +227,7 @@ def remembered() -> Iterator[Memory]:
 def check_product(case: Case, memory: Memory, budgets: Sequence[int]) -> None:
     """The case is what the memory has: candidates, their costs, features, and the text of a retention."""
     query = case.question.text
-    theirs = memory._cluster(query, Scope(), Filter())
+    theirs = memory._cluster(query, Where())
     assert [(hit.id, hit.score, hit.rank, hit.duplicate_of) for hit in case.cluster.hits] == [
         (hit.id, hit.score, hit.rank, hit.duplicate_of) for hit in theirs.hits
     ]

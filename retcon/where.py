@@ -1,0 +1,87 @@
+"""Whose notes, and which of them: the one value that a question to a memory carries, built once and handed down.
+
+Where.of(user_id="ann", since="2026-05-01")         the caller's words, checked
+memory.recall("...", 256, where=where)              or the same words as keywords of the call itself
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Self, TypedDict, Unpack
+
+from retcon import validate
+from retcon.errors import InputError
+from retcon.note import Filter, Scope
+
+
+class ScopeWords(TypedDict, total=False):
+    """The keywords that say whose notes."""
+
+    user_id: str | None
+    agent_id: str | None
+    run_id: str | None
+
+
+class WhereWords(ScopeWords, total=False):
+    """The keywords that say whose notes, and which of them."""
+
+    session: str | None
+    since: str | datetime | None
+    until: str | datetime | None
+    metadata: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Whose notes (`scope`), and which of them (`only`). By default all of everybody's."""
+
+    scope: Scope = field(default_factory=Scope)
+    only: Filter = field(default_factory=Filter)
+
+    @classmethod
+    def of(cls, **words: Unpack[WhereWords]) -> Self:
+        """The value that the keywords describe, each of them checked; one that is None may be anything."""
+        _refuse_unknown(words, WhereWords, "Where.of")
+        return cls(
+            Scope(*(validate.name(each, words.get(each)) for each in ("user_id", "agent_id", "run_id"))),
+            Filter(
+                validate.name("session", words.get("session")),
+                validate.timestamp(words.get("since")),
+                validate.timestamp(words.get("until")),
+                validate.metadata(words.get("metadata")),
+            ),
+        )
+
+
+def resolve(where: Where | None, words: WhereWords) -> Where:
+    """The caller's `where`, or what the keywords of the same call describe; both at once is an error."""
+    _refuse_unknown(words, WhereWords, sys._getframe(1).f_code.co_qualname)
+    return _one_of(where, words)
+
+
+def resolve_scope(where: Where | None, words: ScopeWords) -> Scope:
+    """Whose notes, for what works on all notes of a scope: a `where` that also says which of them is refused."""
+    _refuse_unknown(words, ScopeWords, sys._getframe(1).f_code.co_qualname)
+    found = _one_of(where, words)
+    if found.only:
+        raise InputError("this is for all notes of a scope: where may not name a session, a time or metadata")
+    return found.scope
+
+
+def _one_of(where: Where | None, words: ScopeWords | WhereWords) -> Where:
+    if where is None:
+        return Where.of(**words)
+    if not isinstance(where, Where):
+        raise InputError(f"where must be a Where, not {type(where).__name__}: Where.of(user_id=...)")
+    if named := [word for word, value in words.items() if value is not None]:
+        raise InputError(f"give where or {', '.join(named)}, not both")
+    return where
+
+
+def _refuse_unknown(words: Mapping[str, object], known: type, called: str) -> None:
+    """Nothing, or the error that Python raises for a keyword which the function does not have."""
+    if unknown := [word for word in words if word not in known.__annotations__]:
+        raise TypeError(f"{called}() got an unexpected keyword argument {unknown[0]!r}")
