@@ -25,7 +25,7 @@ from mcp.types import TextContent, TextResourceContents
 from retcon import Memory
 from retcon.errors import NotFoundError
 from retcon.grant import bound_to
-from retcon.mcp import Desk, Workers, shapes
+from retcon.mcp import ToolVerbs, ToolWorkers, schema
 from retcon.mcp.tools import TOOLS
 from retcon.model import GgufChat
 from retcon.note import Scope
@@ -93,8 +93,8 @@ def test_tools_are_published_with_titles_hints_and_schemas(open_server: Listenin
             assert all(about.get("description") for about in tool.input_schema["properties"].values()), name
             assert tool.output_schema is not None
             assert tool.output_schema["type"] == "object"
-            for schema in (tool.input_schema, tool.output_schema):
-                jsonschema.Draft202012Validator.check_schema(schema)
+            for published in (tool.input_schema, tool.output_schema):
+                jsonschema.Draft202012Validator.check_schema(published)
 
     play(scene)
 
@@ -205,7 +205,7 @@ def test_what_a_thread_does_belongs_to_the_callers_trace() -> None:
 
     async def scene() -> str:
         around.set("the call")
-        workers = Workers()
+        workers = ToolWorkers()
         try:
             return await workers.run(around.get)
         finally:
@@ -402,18 +402,18 @@ async def only_anns(talk: Talk) -> None:
 
 def test_sources_and_their_versions_are_bounded_in_one_answer() -> None:
     with Memory(":memory:") as memory:
-        desk = Desk(memory)
+        verbs = ToolVerbs(memory)
         ids = [memory.add(f"cat {n} " + "x" * 90_000)[0].id for n in range(8)]
         newest = ids[0]
         for n in range(40):
             newest = memory.supersede(newest, f"version {n} " + "x" * 90_000).id
-        found = desk.sources(shapes.Many(ids=ids))
+        found = verbs.sources(schema.ManyArguments(ids=ids))
         assert [origin.memory.id for origin in found.sources] == ids
         assert sum(len(item.text) for origin in found.sources for item in (origin.memory, *origin.versions)) < 450_000
         assert found.sources[0].more
         assert found.sources[-1].memory.truncated
-        assert len(desk.get(shapes.One(id=ids[-1])).text) > 90_000
-        (short,) = desk.sources(shapes.Many(ids=[newest])).sources
+        assert len(verbs.get(schema.OneArguments(id=ids[-1])).text) > 90_000
+        (short,) = verbs.sources(schema.ManyArguments(ids=[newest])).sources
         assert short.versions[0].id == ids[0]
 
 
@@ -457,17 +457,17 @@ def test_an_id_that_another_has_taken_is_free_on_a_bound_server(tmp_path: Path) 
         assert [note.text for note in memory.get_all()] == ["Bob's cat is Bo."]
 
 
-def test_an_id_given_with_an_agent_is_found_with_and_without_it_at_a_bound_desk() -> None:
+def test_an_id_given_with_an_agent_is_found_with_and_without_it_on_a_bound_server() -> None:
     with Memory(":memory:") as memory:
-        desk = Desk(memory, bound_to(Scope("ann")))
-        (stored,) = desk.add(shapes.Add(text="The cat is Pixel.", id="x", agent_id="g")).ids
+        verbs = ToolVerbs(memory, bound_to(Scope("ann")))
+        (stored,) = verbs.add(schema.AddArguments(text="The cat is Pixel.", id="x", agent_id="g")).ids
         for name in ("x", stored):
             for agent in ("g", None):
-                assert desk.get(shapes.One(id=name, agent_id=agent)).id == stored
+                assert verbs.get(schema.OneArguments(id=name, agent_id=agent)).id == stored
             with pytest.raises(NotFoundError):
-                desk.get(shapes.One(id=name, agent_id="h"))
-        desk.add(shapes.Add(text="The cat is Dot.", supersedes="x", id="y", agent_id="g"))
-        assert desk.delete(shapes.One(id="y", agent_id="g")).deleted == 1
+                verbs.get(schema.OneArguments(id=name, agent_id="h"))
+        verbs.add(schema.AddArguments(text="The cat is Dot.", supersedes="x", id="y", agent_id="g"))
+        assert verbs.delete(schema.OneArguments(id="y", agent_id="g")).deleted == 1
 
 
 def test_a_user_who_is_called_null_is_a_user(open_server: Listening) -> None:

@@ -21,7 +21,7 @@ from retcon.errors import ModelUnavailableError
 from retcon.model import FakeChat
 from retcon.note import Note
 from retcon.route import default_router
-from retcon.server.calls import contributions
+from retcon.server.verbs import contributions
 
 TURNS = [
     {"role": "user", "content": "I adopted a cat named Pixel."},

@@ -17,7 +17,7 @@ from serving import bearer, client, error, served
 
 from retcon import Memory
 from retcon.errors import InputError, StoreError
-from retcon.grant import IDS, Grant, bound_to, crosses, crossing
+from retcon.grant import IDS, Grant, bound_to, crosses, find_crossings
 from retcon.note import Note, Scope
 from retcon.server import Keys, create_app
 
@@ -172,7 +172,7 @@ scopes = st.builds(Scope, *[st.sampled_from(VALUES)] * 3).filter(lambda scope: s
 
 @given(st.lists(scopes, max_size=12))
 def test_crossing_finds_a_pair_where_there_is_one(held: list[Scope]) -> None:
-    pairs = list(crossing([(scope, number) for number, scope in enumerate(held)]))
+    pairs = list(find_crossings([(scope, number) for number, scope in enumerate(held)]))
     assert all(crosses(held[a], held[b]) for a, b in pairs)
     assert bool(pairs) == any(crosses(a, b) for a, b in itertools.combinations(held, 2))
 
@@ -204,7 +204,7 @@ def test_keys_that_cross_in_an_older_file_start_no_server_until_one_is_revoked(d
         with pytest.raises(InputError, match=ann.id):
             create_app(memory, keys=keys)
         fine("keys", "revoke", bot.id)
-        create_app(memory, keys=keys).state.service.once.close()
+        create_app(memory, keys=keys).state.service.idempotency.close()
 
 
 def test_what_a_key_of_a_user_writes_for_an_agent_the_key_of_that_agent_cannot_have(memory: Memory) -> None:

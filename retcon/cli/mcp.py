@@ -13,7 +13,7 @@ from retcon.cli import options as opt
 from retcon.cli import show
 from retcon.errors import InputError, MissingExtraError
 from retcon.grant import bound_to
-from retcon.serving import bracketed
+from retcon.serving import url_host
 from retcon.store.purging import Purger
 from retcon.tokens import check_budget
 
@@ -72,7 +72,7 @@ def mcp(
     ours = _ours()
     named, pages = tuple(allow_host or ()), tuple(allow_origin or ())
     address = ours.Address(host, port, _key(key_env), named, pages) if http else None
-    workers = ours.Workers(max_seconds)
+    workers = ours.ToolWorkers(max_seconds)
     chosen = opt.model(model, model_name)
     if as_json:
         given = {
@@ -90,7 +90,7 @@ def mcp(
         db, create=True, router=router, counter=counter, retriever=retriever, embedder=embedder, top_k=top_k,
         timeout=timeout, focus=not no_focus, guard=guard, **chosen,
     ) as memory:  # fmt: skip
-        server = ours.build(ours.Desk(memory, bound_to(bound), budget), workers)
+        server = ours.build(ours.ToolVerbs(memory, bound_to(bound), budget), workers)
         purger = Purger(memory.unpurged, memory.purge)
 
         def close() -> None:
@@ -133,7 +133,7 @@ def _command(given: dict[str, Any]) -> dict[str, Any]:
 
 def _url(address: Any, path: str, key_env: str | None) -> dict[str, Any]:
     """How a client finds the server."""
-    host = bracketed(address.names[0] if address.names else address.host)
+    host = url_host(address.names[0] if address.names else address.host)
     entry: dict[str, Any] = {"type": "http", "url": f"http://{host}:{address.port}{path}"}
     return entry | ({"headers": {"Authorization": f"Bearer ${{{key_env}}}"}} if key_env else {})
 

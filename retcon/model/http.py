@@ -423,7 +423,7 @@ class _Line:
         async def every() -> list[T]:
             return list(await asyncio.gather(*(job(client) for job in jobs)))
 
-        left = deadline.left()
+        left = deadline.seconds_left()
         future = asyncio.run_coroutine_threadsafe(every(), loop)
         try:
             return future.result(None if left == math.inf else left)

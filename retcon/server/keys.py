@@ -21,9 +21,9 @@ from typing import Any
 
 from retcon import validate
 from retcon.errors import InputError, StoreError
-from retcon.grant import IDS, Grant, crossing
+from retcon.grant import IDS, Grant, find_crossings
 from retcon.note import Scope
-from retcon.server.private import Private
+from retcon.server.private_file import PrivateFile
 
 LONGEST = 128  # characters of a key that are looked at
 PATIENCE = 0.5  # seconds to wait for another process: the server looks here before it does anything else
@@ -69,7 +69,7 @@ class Keys:
     """Keys in one small SQLite file, which only its owner may read. Made with the first key; changes count at once."""
 
     def __init__(self, path: str | os.PathLike[str], *, now: Callable[[], datetime] = utc_now) -> None:
-        self.now, self._file = now, Private(path, _SCHEMA, patience=PATIENCE)
+        self.now, self._file = now, PrivateFile(path, _SCHEMA, patience=PATIENCE)
         self._seen = False  # whether there were keys at an earlier look: then nothing opens the server again
 
     def add(
@@ -191,16 +191,16 @@ def _active(connection: sqlite3.Connection) -> list[tuple[Scope, str]]:
 
 
 def _refuse_crossing(held: list[tuple[Scope, str]]) -> None:
-    found = next(crossing(held), None)
+    found = next(find_crossings(held), None)
     if found is not None:
-        first, second = (f"{who} ({_said(scope)})" for who in found for scope, name in held if name == who)
+        first, second = (f"{who} ({_describe(scope)})" for who in found for scope, name in held if name == who)
         raise InputError(
             f"{first} and {second} share notes and neither has all of the other's, so each could write what the other "
             "reads: bind one further, or 'retcon keys revoke' one"
         )
 
 
-def _said(scope: Scope) -> str:
+def _describe(scope: Scope) -> str:
     return ", ".join(f"{name} {value}" for name in IDS if (value := getattr(scope, name)) is not None)
 
 

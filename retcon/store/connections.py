@@ -288,10 +288,10 @@ def _moved(path: str, outcome: str) -> StoreError:
 @contextlib.contextmanager
 def _until_deadline(connection: sqlite3.Connection) -> Iterator[None]:
     """A block in which a statement is stopped once the caller's time is over."""
-    if deadline.left() == math.inf:
+    if deadline.seconds_left() == math.inf:
         yield
         return
-    connection.set_progress_handler(lambda: int(deadline.left() <= 0), STEPS_BETWEEN_LOOKS)
+    connection.set_progress_handler(lambda: int(deadline.seconds_left() <= 0), STEPS_BETWEEN_LOOKS)
     try:
         yield
     finally:

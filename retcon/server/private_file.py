@@ -13,7 +13,7 @@ from retcon.errors import BusyError, StoreError
 PATIENCE = 10.0  # seconds to wait for another process that writes
 
 
-class Private:
+class PrivateFile:
     """The file, opened at first use by one connection that all threads share, one at a time."""
 
     def __init__(self, path: str | os.PathLike[str], schema: str, *, patience: float = PATIENCE) -> None:
