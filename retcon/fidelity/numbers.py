@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from retcon.fidelity.dates import date_mention, day_month
-from retcon.fidelity.days import YEAR, ago, days_numbered, wider_keys
+from retcon.fidelity.days import YEAR, ago, days_of_month, wider_keys
 from retcon.fidelity.numerals import GROUPED, SCALE, SUFFIX, ascii_digits, decimal, number_values, shift, trim_zeros
 from retcon.fidelity.text import NUMBER, RAISED, SIGNS, Mention, Text, Token
 from retcon.note import Claim
@@ -322,7 +322,7 @@ class _Number:
 
     def _wider(self) -> frozenset[str]:
         value = self.values[0]
-        days = days_numbered(self.text.day, value) if self.ordinal else frozenset()
+        days = days_of_month(self.text.day, value) if self.ordinal else frozenset()
         wider = self._day_of_month() | days | _from_now(self.text, self.at, self.after, value)
         return wider | self.said | frozenset(self.bare)
 

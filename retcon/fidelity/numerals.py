@@ -84,9 +84,9 @@ def number_word(tokens: Sequence[Token], i: int) -> tuple[int, int, bool] | None
             group, room, j = group + small, 10 if small >= 20 else 1, j + 1
             if word in ORDINAL:
                 return total + group, j, True
-        elif word in ("hundred", "dozen") and (0 < group < 100 or _alone(tokens, i, j)):
+        elif word in ("hundred", "dozen") and (0 < group < 100 or _counts_alone(tokens, i, j)):
             group, room, j = (group or 1) * (100 if word == "hundred" else 12), 100 if word == "hundred" else 1, j + 1
-        elif 2 < SCALE.get(word, 0) < scale and (group or _alone(tokens, i, j)):
+        elif 2 < SCALE.get(word, 0) < scale and (group or _counts_alone(tokens, i, j)):
             total, group, room, scale, j = total + (group or 1) * 10 ** SCALE[word], 0, 100, SCALE[word], j + 1
         elif word == "and" and j > i and room == 100 and [t for t in tokens[j + 1 : j + 2] if t.word in CARDINAL]:
             j += 1
@@ -95,7 +95,7 @@ def number_word(tokens: Sequence[Token], i: int) -> tuple[int, int, bool] | None
     return (total + group, j, False) if j > i else None
 
 
-def _alone(tokens: Sequence[Token], i: int, j: int) -> bool:
+def _counts_alone(tokens: Sequence[Token], i: int, j: int) -> bool:
     """Whether a scale word counts by itself: "a hundred", "dozen"."""
     return i == j and (tokens[i].word == "dozen" or (i > 0 and tokens[i - 1].word == "a" and joins(tokens[i])))
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from retcon.fidelity.dates import date_mention, date_words, day_month
-from retcon.fidelity.days import clock_times, dated, numeric_date
+from retcon.fidelity.days import clock_times, nearest_days, numeric_date
 from retcon.fidelity.names import name_at
 from retcon.fidelity.negations import denials_in
 from retcon.fidelity.numbers import LOOSE, digit_numbers, spelled_number, weak_number
@@ -72,7 +72,7 @@ def _digits(text: Text, i: int) -> tuple[list[Mention], int]:
         mention = Mention(claim, frozenset(times), traits=traits, wider=loose, sentence=token.sentence)
         return [mention], i + 1 + (sum(1 for _ in text.inside(token.end, end)) if half else 0)
     if triples := numeric_date(plain):
-        extra = [t for y, m, d in triples if not y for t in dated(text.day, m, d)]
+        extra = [t for y, m, d in triples if not y for t in nearest_days(text.day, m, d)]
         mention = date_mention(text, triples, extra, token.start, token.end, token.sentence)
         return [replace(mention, keys=mention.keys | {plain})], i + 1  # "1/2" may be ½
     if plain.isdecimal() and len(plain) <= 2 and (day := day_month(text, i, int(plain))) is not None:
