@@ -115,11 +115,6 @@ def bound_to(scope: Scope) -> Grant:
     return EVERYTHING if scope == Scope() else Grant("", scope)
 
 
-def crosses(one: Scope, other: Scope) -> bool:
-    """Whether the scopes share notes and neither contains the other."""
-    return next(find_crossings([(one, 0), (other, 1)]), None) is not None
-
-
 def find_crossings(held: Iterable[tuple[Scope, T]]) -> Iterator[tuple[T, T]]:
     """Pairs whose scopes cross, found without comparing each with each.
 

@@ -17,7 +17,7 @@ from serving import bearer, client, error, served
 
 from retcon import Memory
 from retcon.errors import InputError, StoreError
-from retcon.grant import IDS, Grant, bound_to, crosses, find_crossings
+from retcon.grant import IDS, Grant, bound_to, find_crossings
 from retcon.note import Note, Scope
 from retcon.server import Keys, create_app
 
@@ -137,6 +137,13 @@ def contains(wide: Scope, narrow: Scope) -> bool:
     return all(getattr(wide, name) in (None, getattr(narrow, name)) for name in IDS)
 
 
+def crosses(one: Scope, other: Scope) -> bool:
+    """Whether the scopes share notes and neither contains the other."""
+    both = ((getattr(one, name), getattr(other, name)) for name in IDS)
+    meet = all(ours == theirs or None in (ours, theirs) for ours, theirs in both)
+    return meet and not contains(one, other) and not contains(other, one)
+
+
 def writable(scope: Scope) -> list[Note]:
     """Every note that a key with this scope can write, whatever ids it names."""
     found = []
@@ -165,6 +172,8 @@ def test_of_two_keys_that_exist_neither_reads_what_the_other_writes_but_where_on
                 assert meet, "what shares nothing is not refused"
                 assert not nested, (one, other)
             assert crosses(one, other) == crosses(other, one) == (meet and not nested)
+            for held in ((one, other), (other, one)):
+                assert bool(list(find_crossings(zip(held, "ab", strict=True)))) == crosses(one, other)
 
 
 scopes = st.builds(Scope, *[st.sampled_from(VALUES)] * 3).filter(lambda scope: scope != Scope())

@@ -43,6 +43,7 @@ from retcon.errors import (
     RateLimitError,
 )
 from retcon.model.base import Ask, Reply, clean, clean_messages, token_count
+from retcon.model.embed import unit_rows
 from retcon.tokens import counter
 from retcon.words import words
 
@@ -270,8 +271,7 @@ class HttpEmbed:
         self._dim = wanted[1]
         largest = np.abs(rows).max(axis=1, keepdims=True)
         rows = rows / np.where(largest > 0, largest, 1.0)  # squares of what is huge or tiny are no numbers
-        norms = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
-        return (rows / np.where(norms > 0, norms, 1.0)).astype(np.float32)
+        return unit_rows(rows)
 
 
 def mean_logprob(choice: Any) -> float | None:

@@ -198,7 +198,7 @@ def _add_write_routes(app: FastAPI, service: Service) -> None:
         return await service.write(request, key, verbs.add, body)
 
     @app.delete("/memories", responses=_responses(s.DeletedOut), tags=["write"])
-    async def delete_all(request: Request, query: Annotated[s.DeleteQuery, Query()], key: Key = None) -> Response:
+    async def delete_all(request: Request, query: Annotated[s.ScopeQuery, Query()], key: Key = None) -> Response:
         """Delete all notes of a user, agent or run, and all that stands on them."""
         _refuse_repeats(request)
         return await service.write(request, key, verbs.delete_all, query)

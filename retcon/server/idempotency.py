@@ -16,14 +16,14 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from retcon.errors import StoreError
 from retcon.server import logs
-from retcon.server.private_file import PrivateFile
+from retcon.server.private_file import PrivateFile, exclusive
 from retcon.server.refusals import Refusal
 
 KEEP = 7 * 86_400  # seconds
@@ -76,7 +76,7 @@ class Idempotency:
 
         Servers that share the file take turns. An error where the key stood for another write.
         """
-        with self._file.use() as connection, _exclusive(connection):
+        with self._file.use() as connection, exclusive(connection):
             kept = _find(connection, write)
             if kept is not None:
                 return kept, True
@@ -112,17 +112,6 @@ def _secret(connection: sqlite3.Connection) -> bytes:
     connection.execute("INSERT INTO secret SELECT ? WHERE NOT EXISTS (SELECT 1 FROM secret)", (fresh,))
     (found,) = connection.execute("SELECT value FROM secret").fetchone()
     return bytes(found)
-
-
-@contextmanager
-def _exclusive(connection: sqlite3.Connection) -> Iterator[None]:
-    """A block that no other server on the file is in; what the block has not committed is dropped."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
 
 
 def _find(connection: sqlite3.Connection, write: KeyedWrite) -> Any | None:

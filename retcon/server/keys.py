@@ -23,7 +23,7 @@ from retcon import validate
 from retcon.errors import InputError, StoreError
 from retcon.grant import IDS, Grant, find_crossings
 from retcon.note import Scope
-from retcon.server.private_file import PrivateFile
+from retcon.server.private_file import PrivateFile, exclusive
 
 LONGEST = 128  # characters of a key that are looked at
 PATIENCE = 0.5  # seconds to wait for another process: the server looks here before it does anything else
@@ -94,9 +94,10 @@ class Keys:
             key_id, label, salt, _hash(secret, salt), scope.user_id, scope.agent_id, scope.run_id, int(admin),
             self._stamp(),
         )  # fmt: skip
-        with self._file.use() as connection, _exclusive(connection):
+        with self._file.use() as connection, exclusive(connection):
             _refuse_crossing([(scope, "this key"), *((each, f"key {held}") for each, held in _active(connection))])
             connection.execute("INSERT INTO key VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)", row)
+            connection.execute("COMMIT")
         return f"rk-{key_id}-{secret}", Entry(key_id, label or "", scope, admin, row[-1], None)
 
     def check(self) -> None:
@@ -170,18 +171,6 @@ class Keys:
 
     def _stamp(self) -> str:
         return self.now().isoformat(timespec="seconds")
-
-
-@contextmanager
-def _exclusive(connection: sqlite3.Connection) -> Iterator[None]:
-    """A transaction that nobody else writes in; it is kept if the block ends well."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
 
 
 def _active(connection: sqlite3.Connection) -> list[tuple[Scope, str]]:

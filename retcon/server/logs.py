@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any, TextIO
 
 LOGGER = logging.getLogger("retcon.server")
-LEVELS = ("info", "warning", "error")
 
 
 class JsonLines(logging.Formatter):

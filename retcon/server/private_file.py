@@ -67,6 +67,17 @@ class PrivateFile:
                 self._connection = None
 
 
+@contextmanager
+def exclusive(connection: sqlite3.Connection) -> Iterator[None]:
+    """A transaction that nobody else writes in; what the block has not committed is dropped."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
 def _open(path: str, schema: str, patience: float, *, make: bool) -> sqlite3.Connection:
     if path != ":memory:":
         os.close(os.open(path, os.O_RDWR | (os.O_CREAT if make else 0), 0o600))

@@ -141,14 +141,19 @@ class AskIn(WhereIn):
     )
 
 
-class ListQuery(BaseModel):
-    """Which notes to list, and from where on."""
+class ScopeQuery(BaseModel):
+    """Whose notes, in an address."""
 
     model_config = ConfigDict(extra="forbid")
 
     user_id: str | None = None
     agent_id: str | None = None
     run_id: str | None = None
+
+
+class ListQuery(ScopeQuery):
+    """Which notes to list, and from where on."""
+
     session: str | None = None
     since: str | None = None
     until: str | None = None
@@ -165,16 +170,6 @@ class HistoryQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     cursor: str | None = Field(None, description="`next` of the page before.")
-
-
-class DeleteQuery(BaseModel):
-    """Whose notes to delete: at least one id."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    user_id: str | None = None
-    agent_id: str | None = None
-    run_id: str | None = None
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------

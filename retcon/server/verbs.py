@@ -28,10 +28,10 @@ from retcon.server.schema import (
     AddIn,
     AskIn,
     DecideIn,
-    DeleteQuery,
     HistoryQuery,
     ListQuery,
     RecallIn,
+    ScopeQuery,
     SearchIn,
     SupersedeIn,
     WhereIn,
@@ -121,7 +121,7 @@ class HttpVerbs:
 
         return Write(["delete", note_id], do, _deletion_answer)
 
-    def delete_all(self, grant: Grant, query: DeleteQuery) -> Write:
+    def delete_all(self, grant: Grant, query: ScopeQuery) -> Write:
         """The write that deletes all notes of a scope."""
         named = validate.scope(query.user_id, query.agent_id, query.run_id)
         if named == Scope():
