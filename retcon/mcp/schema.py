@@ -170,10 +170,10 @@ class MemoryItem(BaseModel):
         """Its characters, about."""
         return ENTRY + len(self.text) + len(json.dumps(self.metadata))
 
-    def beginning(self) -> MemoryItem:
+    def cut(self) -> MemoryItem:
         """The memory cut to an excerpt."""
-        cut = {"text": self.text[:LONGEST_EXCERPT], "metadata": {}, "truncated": True}
-        return self.model_copy(update=cut)
+        excerpt = {"text": self.text[:LONGEST_EXCERPT], "metadata": {}, "truncated": True}
+        return self.model_copy(update=excerpt)
 
 
 class AddResult(BaseModel):

@@ -180,7 +180,7 @@ class _Room:
         """The note, or its beginning where there is no room for more."""
         item = schema.MemoryItem.of(note)
         if item.cost > self.left:
-            item = item.beginning()
+            item = item.cut()
         self.left -= item.cost
         return item
 

@@ -50,7 +50,7 @@ Key = Annotated[
 NoteId = Annotated[
     str,
     PathPart(description="The id of a note, percent-encoded: a slash in it is %2F."),
-    AfterValidator(unquote),  # the gate has left it as it was sent
+    AfterValidator(unquote),  # the middleware has left it as it was sent
 ]
 WHY = {
     400: "The body is not JSON, or names something twice.",

@@ -95,13 +95,13 @@ class Pool:
     def queued(self) -> int:
         """Jobs that wait."""
         with self._change:
-            return self._queued()
+            return self._count_queued()
 
     @property
     def working(self) -> int:
         """Threads that are at work."""
         with self._change:
-            return self._working()
+            return self._count_working()
 
     @property
     def broken(self) -> bool:
@@ -113,7 +113,7 @@ class Pool:
         """The job, which is done when its key has its turn."""
         job = QueuedCall(key, call)
         with self._change:
-            self._staff(self._working() + self._queued() + 1)
+            self._staff(self._count_working() + self._count_queued() + 1)
             self._lately[key] = self.clock()
             self._lately.move_to_end(key)
             account = self._accounts.setdefault(key, _Account())
@@ -144,10 +144,10 @@ class Pool:
             self._threads.clear()
             self._closed = False
 
-    def _queued(self) -> int:
+    def _count_queued(self) -> int:
         return sum(len(account.waiting) for account in self._accounts.values())
 
-    def _working(self) -> int:
+    def _count_working(self) -> int:
         return sum(account.running for account in self._accounts.values())
 
     def _staff(self, jobs: int) -> None:
@@ -180,7 +180,7 @@ class Pool:
         """The first job of the key whose turn it is; None when there will be no more."""
         with self._change:
             while not (free := self._free()):
-                if self._closed and not self._queued():
+                if self._closed and not self._count_queued():
                     return None
                 self._change.wait()
             key = self._safely(partial(self._least, free), free[0])
