@@ -322,7 +322,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("get_memory_context", {"query": "x", "budget": "many"}, "budget"),
     ("get_memory_context", {"query": "x", "budget": 1.5}, "budget"),
     ("get_memory_context", {"query": "x", "budget": True}, "budget"),
-    ("get_memory_context", {"query": "x", "budget": 64}, "takes no 'budget'"),
+    ("get_memory_context", {"query": "x", "budget_tokens": 64}, "takes no 'budget_tokens'"),
     ("get_memory_context", {"query": "x", "exclude": ["dream"]}, "dream"),
     ("ask_memory", {"question": "x", "max_looks": 0}, "max_looks"),
     ("add_memory", {}, "text"),
