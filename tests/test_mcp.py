@@ -7,13 +7,14 @@ import re
 import tomllib
 from collections.abc import Iterator
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import ROOT
 from local_model import needs_local_model
-from mcp_servers import Listening, Talk, by_hand, call, over_http, over_stdio, play
+from mcp_servers import Listening, Talk, by_hand, call, in_process, over_http, over_stdio, play
 from misbehaving import Server, completion, says
 
 pytest.importorskip("mcp")
@@ -433,12 +434,9 @@ def test_a_bound_server_deletes_all_of_its_scope_and_nothing_else(tmp_path: Path
         assert sorted(note.text for note in memory.get_all()) == ["Ann's other run.", "Bob's cat is Bo."]
 
 
-def test_an_id_that_another_has_taken_is_free_on_a_bound_server(tmp_path: Path) -> None:
-    with Memory(tmp_path / "t.db") as memory:
-        memory.add("Bob's cat is Bo.", id="cat", user_id="bob")
-
-    async def scene() -> None:
-        async with over_stdio(tmp_path / "t.db", "-u", "ann", mode="auto") as talk:
+def test_an_id_that_another_has_taken_is_free_on_a_bound_server() -> None:
+    async def scene(memory: Memory) -> None:
+        async with in_process(ToolVerbs(memory, bound_to(Scope("ann")))) as talk:
             for _ in range(2):
                 (stored,) = (await talk.give("add_memory", text="Ann's cat is Pixel.", id="cat"))["ids"]
             for name in ("cat", stored):
@@ -452,8 +450,9 @@ def test_an_id_that_another_has_taken_is_free_on_a_bound_server(tmp_path: Path) 
             assert (await talk.give("delete_memory", id="cat"))["deleted"] == 1
             assert await talk.fail("delete_memory", id="cat") == "no note has the id 'cat'"
 
-    play(scene)
-    with Memory(tmp_path / "t.db") as memory:
+    with Memory(":memory:") as memory:
+        memory.add("Bob's cat is Bo.", id="cat", user_id="bob")
+        play(partial(scene, memory))
         assert [note.text for note in memory.get_all()] == ["Bob's cat is Bo."]
 
 
