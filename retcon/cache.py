@@ -13,7 +13,7 @@ from dataclasses import fields
 from typing import Any, Protocol
 
 from retcon.errors import BusyError, ModelError
-from retcon.model.base import Ask, Chat, Reply, plain_ask, sound
+from retcon.model.base import Ask, Chat, Reply, plain_ask, sanitize
 from retcon.note import Note
 from retcon.store import Kept
 
@@ -103,7 +103,7 @@ class CachedChat:
         return {key: Reply(**_reply_fields(one)) for key, one in kept.items()}
 
     def _keep(self, replies: dict[str, Reply]) -> None:
-        kept = [Kept(key, self.name, **_reply_fields(sound(reply))) for key, reply in replies.items()]
+        kept = [Kept(key, self.name, **_reply_fields(sanitize(reply))) for key, reply in replies.items()]
         with contextlib.suppress(BusyError):
             self.cache.put_replies(kept, self.about)
 

@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 
 from retcon.errors import DeadlineError
 
@@ -37,7 +37,13 @@ def check() -> None:
         raise DeadlineError("the time for this work is over")
 
 
-def left() -> float:
+def context(end: float) -> Context:
+    """A copy of the caller's context in which the work must be done at `end`: for a thread that does it."""
+    with until(end):
+        return copy_context()
+
+
+def seconds_left() -> float:
     """Seconds until the deadline, not below 0; infinity where there is none."""
     end = _END.get()
     return end if end == math.inf else max(0.0, end - time.monotonic())

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import astuple, dataclass, fields, replace
 from itertools import combinations
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 from retcon import deadline, validate
 from retcon.errors import InputError, NotFoundError
 from retcon.note import Note, Scope
+from retcon.where import Where, WhereWords
 
 T = TypeVar("T")
 
@@ -56,6 +57,11 @@ class Grant:
             if bound is not None and wanted is not None and wanted != bound:
                 raise OutsideError(f"this key is bound to another {name}")
         return Scope(*(getattr(self.scope, name) or getattr(asked, name) for name in IDS))
+
+    def where(self, **words: Unpack[WhereWords]) -> Where:
+        """Which notes a request is about: those that its words describe, within what is granted."""
+        asked = Where.of(**words)
+        return replace(asked, scope=self.narrow(asked.scope))
 
     def name(self, given: str) -> str:
         """The id under which a note is stored that this caller calls so.
@@ -109,12 +115,7 @@ def bound_to(scope: Scope) -> Grant:
     return EVERYTHING if scope == Scope() else Grant("", scope)
 
 
-def crosses(one: Scope, other: Scope) -> bool:
-    """Whether the scopes share notes and neither contains the other."""
-    return next(crossing([(one, 0), (other, 1)]), None) is not None
-
-
-def crossing(held: Iterable[tuple[Scope, T]]) -> Iterator[tuple[T, T]]:
+def find_crossings(held: Iterable[tuple[Scope, T]]) -> Iterator[tuple[T, T]]:
     """Pairs whose scopes cross, found without comparing each with each.
 
     Scopes that bind different ids, neither's a part of the other's, cross where they agree on the ids that both bind.

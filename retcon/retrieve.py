@@ -124,7 +124,7 @@ def best(snapshot: Snapshot, terms: Sequence[str], top_k: int, only: Filter | No
     keys = [term_key(term) for term in dict.fromkeys(terms)]
     stats = snapshot.terms(keys)
     scorer = _Scorer(snapshot, stats)
-    allowed = snapshot.allowed(only) if only else None
+    allowed = snapshot.mask(only) if only else None
     # Rare terms first. The order depends on frequencies alone, so that a score is always the same sum.
     order = sorted(stats, key=lambda key: (stats[key].df, key))
     ahead = np.concatenate((np.cumsum([scorer.bound(key) for key in order][::-1])[::-1], [0.0])).tolist()
@@ -243,7 +243,7 @@ def plain(snapshot: Snapshot, query: str, top_k: int, only: Filter, _: Embed | N
     found = np.asarray(slots, np.int64)
     keep = scores > 0
     if only:
-        keep &= snapshot.allowed(only)[found]
+        keep &= snapshot.mask(only)[found]
     return _top(found[keep], scores[keep], top_k)
 
 
@@ -286,7 +286,7 @@ def dense(snapshot: Snapshot, query: str, top_k: int, only: Filter, embed: Embed
     scores = (matrix @ embed([query])[0]).astype(np.float64)
     keep = scores > 0
     if only:
-        keep &= snapshot.allowed(only)[slots]
+        keep &= snapshot.mask(only)[slots]
     return _top(slots[keep], scores[keep], top_k)
 
 

@@ -32,18 +32,18 @@ _BOTH = "a request has a Content-Length or a Transfer-Encoding, not both"
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/\s]+))(?::[0-9]{1,5})?")
 
 
-def _mute(_: str) -> None:
+def _ignore(_: str) -> None:
     pass
 
 
-def line(text: str, most: int = LONGEST) -> str:
+def one_line(text: str, most: int = LONGEST) -> str:
     """The text in one plain line of at most so many characters."""
     return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())[:most]
 
 
 def error_body(code: str, message: str) -> bytes:
     """The JSON of an error; plain ASCII, so that nothing a caller sent can break it."""
-    return json.dumps({"error": {"code": code, "message": line(message)}}).encode()
+    return json.dumps({"error": {"code": code, "message": one_line(message)}}).encode()
 
 
 def complaint(errors: Sequence[Mapping[str, Any]], *, skip: int = 0) -> str:
@@ -51,11 +51,11 @@ def complaint(errors: Sequence[Mapping[str, Any]], *, skip: int = 0) -> str:
 
     `skip` leaves out the first parts of each place.
     """
-    told = [_wrong(each, skip) for each in errors[:3]]
-    return "; ".join(told) + (f" (and {len(errors) - 3} more)" if len(errors) > 3 else "")
+    said = [_describe(each, skip) for each in errors[:3]]
+    return "; ".join(said) + (f" (and {len(errors) - 3} more)" if len(errors) > 3 else "")
 
 
-def _wrong(error: Mapping[str, Any], skip: int) -> str:
+def _describe(error: Mapping[str, Any], skip: int) -> str:
     where = ".".join(_name(part) for part in error["loc"][skip:]) or "the body"
     known = {"missing": f"{where} is missing", "extra_forbidden": f"{where} is not known here"}
     return known.get(error["type"], f"{where}: {error['msg'].removeprefix('Value error, ')}")
@@ -64,6 +64,12 @@ def _wrong(error: Mapping[str, Any], skip: int) -> str:
 def _name(part: object) -> str:
     text = str(part)
     return text if text.isascii() and text.isprintable() and len(text) <= 60 else ascii(text[:60])
+
+
+def ignore_error(waiting: asyncio.Future[Any]) -> None:
+    """Look at the error of work that nobody waits for any more: asyncio complains about one that nobody saw."""
+    if not waiting.cancelled():
+        waiting.exception()
 
 
 # -- where to listen ---------------------------------------------------------------------------------------------------
@@ -85,17 +91,17 @@ def host_name(header: str) -> str:
     return (found[1] or found[2]) if found else ""
 
 
-def proxied(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+def is_proxied(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Whether a proxy has left its mark; not every proxy does."""
     return any(name.lower() in _PROXIED for name, _ in headers)
 
 
-def bracketed(host: str) -> str:
+def url_host(host: str) -> str:
     """The host as it stands in a URL."""
     return f"[{host}]" if ":" in host else host
 
 
-def listening(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """A socket that listens there, at IPv4 where the host has both."""
     opened: socket.socket | None = None
     try:
@@ -119,7 +125,12 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def http_server(
-    app: Any, *, seconds: float, grace: float, connections: int = MOST_CONNECTIONS, tell: Callable[[str], None] = _mute
+    app: Any,
+    *,
+    seconds: float,
+    grace: float,
+    connections: int = MOST_CONNECTIONS,
+    tell: Callable[[str], None] = _ignore,
 ) -> Any:
     """A uvicorn server for the app. A request may take `seconds` to come in, and as long to take what is sent for it.
 
@@ -136,9 +147,9 @@ def http_server(
             for each in sockets or ():
                 each.listen(_WAITING)  # asyncio takes as many at a time as it lets wait
 
-    crowd = Crowd(min(connections, max(1, _files() - SPARE_FILES)), tell)
+    limit = ConnectionLimit(min(connections, max(1, _files() - SPARE_FILES)), tell)
     config = uvicorn.Config(
-        app, http=_protocol(seconds, crowd, tell), log_config=None, access_log=False, lifespan="on", ws="none",
+        app, http=_protocol(seconds, limit, tell), log_config=None, access_log=False, lifespan="on", ws="none",
         server_header=False, proxy_headers=False, timeout_graceful_shutdown=int(grace), timeout_keep_alive=_IDLE,
         backlog=_AT_A_TIME, h11_max_incomplete_event_size=MOST_HEAD,
     )  # fmt: skip
@@ -146,7 +157,7 @@ def http_server(
 
 
 class Caller(Protocol):
-    """A connection as the crowd knows it."""
+    """A connection as the limit knows it."""
 
     @property
     def address(self) -> str: ...  # of the other side
@@ -157,7 +168,7 @@ class Caller(Protocol):
     def drop(self) -> None: ...
 
 
-class Crowd:
+class ConnectionLimit:
     """Every open connection, and who must go when there are too many.
 
     It is one that waits, of the address that has most: who opens a thousand connections loses some of those, and
@@ -165,12 +176,12 @@ class Crowd:
     address, and who does nothing goes before who pauses.
     """
 
-    def __init__(self, most: int, tell: Callable[[str], None] = _mute) -> None:
+    def __init__(self, most: int, tell: Callable[[str], None] = _ignore) -> None:
         self.most, self._tell = most, tell
         self._size = 0
         self._held: dict[
             str, tuple[dict[Caller, None], dict[Caller, None]]
-        ] = {}  # strangers and known ones, by address
+        ] = {}  # unanswered and answered ones, by address
 
     def __len__(self) -> int:
         return self._size
@@ -185,12 +196,12 @@ class Crowd:
             self.leave(last)
             last.drop()
 
-    def know(self, caller: Caller) -> None:
+    def mark_answered(self, caller: Caller) -> None:
         """The connection had an answer."""
-        strangers, known = self._held.get(caller.address, ({}, {}))
-        if caller in strangers:
-            del strangers[caller]
-            known[caller] = None
+        unanswered, answered = self._held.get(caller.address, ({}, {}))
+        if caller in unanswered:
+            del unanswered[caller]
+            answered[caller] = None
 
     def leave(self, caller: Caller) -> None:
         """The connection has ended."""
@@ -222,7 +233,7 @@ def _files() -> int:
     return found if found != resource.RLIM_INFINITY else 2**31
 
 
-def _protocol(seconds: float, crowd: Crowd, tell: Callable[[str], None]) -> type[asyncio.Protocol]:
+def _protocol(seconds: float, limit: ConnectionLimit, tell: Callable[[str], None]) -> type[asyncio.Protocol]:
     import h11
     from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
@@ -267,14 +278,14 @@ def _protocol(seconds: float, crowd: Crowd, tell: Callable[[str], None]) -> type
             self.transport.abort()
 
         def on_response_complete(self) -> None:
-            crowd.know(self)
+            limit.mark_answered(self)
             super().on_response_complete()
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             transport.set_write_buffer_limits(high=0)  # whatever the client has not taken counts as not written
             _give_up_after(2 * seconds, transport)
-            crowd.enter(self)
+            limit.enter(self)
             self._watch()
 
         def data_received(self, data: bytes) -> None:
@@ -282,9 +293,9 @@ def _protocol(seconds: float, crowd: Crowd, tell: Callable[[str], None]) -> type
             self._watch()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            crowd.leave(self)
-            self._calm("_late")
-            self._calm("_stuck")
+            limit.leave(self)
+            self._cancel("_late")
+            self._cancel("_stuck")
             super().connection_lost(exc)
 
         def pause_writing(self) -> None:
@@ -293,7 +304,7 @@ def _protocol(seconds: float, crowd: Crowd, tell: Callable[[str], None]) -> type
                 self._stuck = self.loop.call_later(seconds, self._give_up)
 
         def resume_writing(self) -> None:
-            self._calm("_stuck")
+            self._cancel("_stuck")
             super().resume_writing()
 
         def _give_up(self) -> None:
@@ -314,11 +325,11 @@ def _protocol(seconds: float, crowd: Crowd, tell: Callable[[str], None]) -> type
 
         def _watch(self) -> None:
             if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
-                self._calm("_late")
+                self._cancel("_late")
             elif self._late is None:
                 self._late = self.loop.call_later(seconds, self.transport.close)
 
-        def _calm(self, name: str) -> None:
+        def _cancel(self, name: str) -> None:
             timer = getattr(self, name)
             if timer is not None:
                 timer.cancel()

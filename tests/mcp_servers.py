@@ -25,6 +25,8 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.types import CallToolResult, TextContent
 
+from retcon.mcp import ToolVerbs, ToolWorkers, build
+
 T = TypeVar("T")
 PROGRAM = [sys.executable, "-W", "error", "-m", "retcon", "mcp"]
 
@@ -83,6 +85,17 @@ async def over_stdio(db: Path, *options: str, mode: str = "legacy", **env: str) 
     with path.open("w") as log:
         async with Client(stdio_client(server, errlog=log), mode=mode) as client:
             yield Talk(client, path)
+
+
+@contextlib.asynccontextmanager
+async def in_process(verbs: ToolVerbs) -> AsyncIterator[Talk]:
+    """A client whose server is in this process: for what does not depend on how it is reached."""
+    workers = ToolWorkers()
+    try:
+        async with Client(build(verbs, workers)) as client:
+            yield Talk(client)
+    finally:
+        assert workers.finish(10)
 
 
 @dataclass

@@ -114,7 +114,7 @@ def test_a_new_file_opened_by_eight_processes_at_once_gets_one_schema(path: Path
     """
     run_at_once(script, path)
     schema = "SELECT type, name, sql FROM sqlite_master ORDER BY name"
-    with Memory(path) as alone, alone.store._reading() as connection:
+    with Memory(path) as alone, alone.store._read() as connection:
         expected = connection.execute(schema).fetchall()
     for k in range(8):
         check_file(Path(f"{path}{k}"))
@@ -196,7 +196,7 @@ def test_connections_of_ended_threads_are_closed(memory: Memory) -> None:
         thread = threading.Thread(target=lambda: memory.add("a note"))
         thread.start()
         thread.join()
-    assert len(memory.store._connections._lines) <= 2
+    assert len(memory.store._connections._by_thread) <= 2
 
 
 def test_close_waits_for_a_thread_that_is_writing_and_others_are_refused(path: Path) -> None:
@@ -358,7 +358,7 @@ def test_a_forked_child_has_its_own_copy_of_a_memory_without_a_file() -> None:
 @needs_fork
 def test_a_fork_inside_a_read_keeps_the_parents_view(memory: Memory) -> None:
     memory.add("one", user_id="ann")
-    with memory.store._reading() as connection:
+    with memory.store._read() as connection:
         child = os.fork()
         if not child:
             os._exit(len(memory.get_all()))

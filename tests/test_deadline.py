@@ -16,7 +16,7 @@ ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELE
 
 def test_without_a_deadline_nothing_is_late() -> None:
     deadline.check()
-    assert deadline.left() == math.inf
+    assert deadline.seconds_left() == math.inf
 
 
 def test_past_its_deadline_a_check_raises() -> None:
@@ -27,12 +27,12 @@ def test_past_its_deadline_a_check_raises() -> None:
 
 def test_an_inner_deadline_cannot_outlast_the_outer_one() -> None:
     with deadline.until(time.monotonic()), deadline.until(time.monotonic() + 3600):
-        assert deadline.left() == 0.0
+        assert deadline.seconds_left() == 0.0
         with pytest.raises(DeadlineError):
             deadline.check()
     with deadline.until(time.monotonic() + 3600):
         deadline.check()
-        assert 0 < deadline.left() <= 3600
+        assert 0 < deadline.seconds_left() <= 3600
 
 
 def test_a_statement_of_the_store_ends_at_the_deadline_and_the_store_goes_on(memory: Memory) -> None:
@@ -88,7 +88,7 @@ def test_a_recall_past_its_deadline_stops_and_the_memory_works_on(action: str | 
 @pytest.mark.parametrize("action", ["merge", "abstract", "rewrite", "hybrid"])
 def test_nothing_takes_the_place_of_an_action_that_ran_out_of_time(action: str) -> None:
     def slow(ask: Ask) -> str:
-        time.sleep(max(0.0, deadline.left()) if deadline.left() < math.inf else 0.0)
+        time.sleep(max(0.0, deadline.seconds_left()) if deadline.seconds_left() < math.inf else 0.0)
         return "The cat sat on the mat."
 
     with Memory(":memory:", model=FakeChat(slow)) as memory:

@@ -526,3 +526,8 @@ def test_list_marks_footnotes_and_raised_signs_in_words_are_no_claims(record: st
 )
 def test_another_sign_or_another_unit_is_another_fact(record: str, source: str) -> None:
     assert not against(record, source).ok
+
+
+def test_an_ordinal_with_a_letter_is_no_day_of_the_month() -> None:
+    found = check("They met in the third-B room.", [note("The third-B room was free.")])
+    assert found.unsupported == ()

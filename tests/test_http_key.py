@@ -89,18 +89,18 @@ def test_no_part_of_the_key_is_shown_however_the_server_writes_it(
 )  # fmt: skip
 def test_the_key_in_another_writing_is_not_shown_either(written: str) -> None:
     for ahead in (0, 150, 190):
-        shown = Endpoint("http://x", KEY).redacted("." * ahead + " " + written)
+        shown = Endpoint("http://x", KEY).redact("." * ahead + " " + written)
         assert len(shown) <= 200
         assert written[4:16] not in shown
 
 
 @given(st.text(), st.text(), st.integers(0, 300))
 def test_words_around_the_key_are_kept(before: str, after: str, blanks: int) -> None:
-    shown = Endpoint("http://x", KEY).redacted(before + " " * blanks + KEY + after)
+    shown = Endpoint("http://x", KEY).redact(before + " " * blanks + KEY + after)
     assert longest_part(shown) < 8
     assert len(shown) <= 200
     assert shown.isprintable()
-    assert Endpoint("http://x", KEY).redacted("the model is not loaded") == "the model is not loaded"
+    assert Endpoint("http://x", KEY).redact("the model is not loaded") == "the model is not loaded"
 
 
 def test_a_url_with_secrets_is_refused_without_repeating_them() -> None:

@@ -7,13 +7,14 @@ import re
 import tomllib
 from collections.abc import Iterator
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import ROOT
 from local_model import needs_local_model
-from mcp_servers import Listening, Talk, by_hand, call, over_http, over_stdio, play
+from mcp_servers import Listening, Talk, by_hand, call, in_process, over_http, over_stdio, play
 from misbehaving import Server, completion, says
 
 pytest.importorskip("mcp")
@@ -25,7 +26,7 @@ from mcp.types import TextContent, TextResourceContents
 from retcon import Memory
 from retcon.errors import NotFoundError
 from retcon.grant import bound_to
-from retcon.mcp import Desk, Workers, shapes
+from retcon.mcp import ToolVerbs, ToolWorkers, schema
 from retcon.mcp.tools import TOOLS
 from retcon.model import GgufChat
 from retcon.note import Scope
@@ -93,8 +94,8 @@ def test_tools_are_published_with_titles_hints_and_schemas(open_server: Listenin
             assert all(about.get("description") for about in tool.input_schema["properties"].values()), name
             assert tool.output_schema is not None
             assert tool.output_schema["type"] == "object"
-            for schema in (tool.input_schema, tool.output_schema):
-                jsonschema.Draft202012Validator.check_schema(schema)
+            for published in (tool.input_schema, tool.output_schema):
+                jsonschema.Draft202012Validator.check_schema(published)
 
     play(scene)
 
@@ -205,7 +206,7 @@ def test_what_a_thread_does_belongs_to_the_callers_trace() -> None:
 
     async def scene() -> str:
         around.set("the call")
-        workers = Workers()
+        workers = ToolWorkers()
         try:
             return await workers.run(around.get)
         finally:
@@ -322,7 +323,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("get_memory_context", {"query": "x", "budget": "many"}, "budget"),
     ("get_memory_context", {"query": "x", "budget": 1.5}, "budget"),
     ("get_memory_context", {"query": "x", "budget": True}, "budget"),
-    ("get_memory_context", {"query": "x", "budget": 64}, "takes no 'budget'"),
+    ("get_memory_context", {"query": "x", "budget_tokens": 64}, "takes no 'budget_tokens'"),
     ("get_memory_context", {"query": "x", "exclude": ["dream"]}, "dream"),
     ("ask_memory", {"question": "x", "max_looks": 0}, "max_looks"),
     ("add_memory", {}, "text"),
@@ -402,18 +403,18 @@ async def only_anns(talk: Talk) -> None:
 
 def test_sources_and_their_versions_are_bounded_in_one_answer() -> None:
     with Memory(":memory:") as memory:
-        desk = Desk(memory)
+        verbs = ToolVerbs(memory)
         ids = [memory.add(f"cat {n} " + "x" * 90_000)[0].id for n in range(8)]
         newest = ids[0]
         for n in range(40):
             newest = memory.supersede(newest, f"version {n} " + "x" * 90_000).id
-        found = desk.sources(shapes.Many(ids=ids))
+        found = verbs.sources(schema.ManyArguments(ids=ids))
         assert [origin.memory.id for origin in found.sources] == ids
         assert sum(len(item.text) for origin in found.sources for item in (origin.memory, *origin.versions)) < 450_000
         assert found.sources[0].more
         assert found.sources[-1].memory.truncated
-        assert len(desk.get(shapes.One(id=ids[-1])).text) > 90_000
-        (short,) = desk.sources(shapes.Many(ids=[newest])).sources
+        assert len(verbs.get(schema.OneArguments(id=ids[-1])).text) > 90_000
+        (short,) = verbs.sources(schema.ManyArguments(ids=[newest])).sources
         assert short.versions[0].id == ids[0]
 
 
@@ -433,12 +434,9 @@ def test_a_bound_server_deletes_all_of_its_scope_and_nothing_else(tmp_path: Path
         assert sorted(note.text for note in memory.get_all()) == ["Ann's other run.", "Bob's cat is Bo."]
 
 
-def test_an_id_that_another_has_taken_is_free_on_a_bound_server(tmp_path: Path) -> None:
-    with Memory(tmp_path / "t.db") as memory:
-        memory.add("Bob's cat is Bo.", id="cat", user_id="bob")
-
-    async def scene() -> None:
-        async with over_stdio(tmp_path / "t.db", "-u", "ann", mode="auto") as talk:
+def test_an_id_that_another_has_taken_is_free_on_a_bound_server() -> None:
+    async def scene(memory: Memory) -> None:
+        async with in_process(ToolVerbs(memory, bound_to(Scope("ann")))) as talk:
             for _ in range(2):
                 (stored,) = (await talk.give("add_memory", text="Ann's cat is Pixel.", id="cat"))["ids"]
             for name in ("cat", stored):
@@ -452,22 +450,23 @@ def test_an_id_that_another_has_taken_is_free_on_a_bound_server(tmp_path: Path) 
             assert (await talk.give("delete_memory", id="cat"))["deleted"] == 1
             assert await talk.fail("delete_memory", id="cat") == "no note has the id 'cat'"
 
-    play(scene)
-    with Memory(tmp_path / "t.db") as memory:
+    with Memory(":memory:") as memory:
+        memory.add("Bob's cat is Bo.", id="cat", user_id="bob")
+        play(partial(scene, memory))
         assert [note.text for note in memory.get_all()] == ["Bob's cat is Bo."]
 
 
-def test_an_id_given_with_an_agent_is_found_with_and_without_it_at_a_bound_desk() -> None:
+def test_an_id_given_with_an_agent_is_found_with_and_without_it_on_a_bound_server() -> None:
     with Memory(":memory:") as memory:
-        desk = Desk(memory, bound_to(Scope("ann")))
-        (stored,) = desk.add(shapes.Add(text="The cat is Pixel.", id="x", agent_id="g")).ids
+        verbs = ToolVerbs(memory, bound_to(Scope("ann")))
+        (stored,) = verbs.add(schema.AddArguments(text="The cat is Pixel.", id="x", agent_id="g")).ids
         for name in ("x", stored):
             for agent in ("g", None):
-                assert desk.get(shapes.One(id=name, agent_id=agent)).id == stored
+                assert verbs.get(schema.OneArguments(id=name, agent_id=agent)).id == stored
             with pytest.raises(NotFoundError):
-                desk.get(shapes.One(id=name, agent_id="h"))
-        desk.add(shapes.Add(text="The cat is Dot.", supersedes="x", id="y", agent_id="g"))
-        assert desk.delete(shapes.One(id="y", agent_id="g")).deleted == 1
+                verbs.get(schema.OneArguments(id=name, agent_id="h"))
+        verbs.add(schema.AddArguments(text="The cat is Dot.", supersedes="x", id="y", agent_id="g"))
+        assert verbs.delete(schema.OneArguments(id="y", agent_id="g")).deleted == 1
 
 
 def test_a_user_who_is_called_null_is_a_user(open_server: Listening) -> None:

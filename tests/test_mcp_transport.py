@@ -173,7 +173,7 @@ def test_a_call_that_takes_too_long_ends_and_so_does_its_work(how: str, tmp_path
 def test_workers_are_idle_again_after_a_call_that_was_late_and_a_write_is_finished() -> None:
     from retcon import deadline
     from retcon.errors import DeadlineError
-    from retcon.mcp import Workers
+    from retcon.mcp import ToolWorkers
 
     go = threading.Event()
 
@@ -183,7 +183,7 @@ def test_workers_are_idle_again_after_a_call_that_was_late_and_a_write_is_finish
             deadline.check()
 
     async def scene() -> None:
-        workers = Workers(0.2)
+        workers = ToolWorkers(0.2)
         with pytest.raises(DeadlineError, match=r"0\.2 seconds"):
             await workers.run(endless)
         await until(lambda: workers.working == 0)

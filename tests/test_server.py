@@ -21,7 +21,7 @@ from retcon.errors import ModelUnavailableError
 from retcon.model import FakeChat
 from retcon.note import Note
 from retcon.route import default_router
-from retcon.server.calls import contributions
+from retcon.server.verbs import contributions
 
 TURNS = [
     {"role": "user", "content": "I adopted a cat named Pixel."},
@@ -396,6 +396,7 @@ def test_docs_and_openapi_load_nothing_from_elsewhere(http: Any) -> None:
         for code, answer in route["responses"].items()
         if code != "200"
     ]
+    assert errors
     assert all(kinds == {"application/json"} for kinds in errors)
 
 

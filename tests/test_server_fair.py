@@ -577,7 +577,7 @@ def test_slow_work_of_one_key_holds_up_no_other(path: Path, two: tuple[Keys, str
         search = memory.search
 
         def stuck(query: str, **more: Any) -> Any:
-            if more["user_id"] == "eve":
+            if more["where"].scope.user_id == "eve":
                 started.release()
                 assert go.wait(20)
             return search(query, **more)

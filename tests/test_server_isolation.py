@@ -27,7 +27,7 @@ from retcon.model import FakeChat
 from retcon.note import Scope
 from retcon.server import Keys
 from retcon.server.cursors import Cursors
-from retcon.server.once import Once
+from retcon.server.idempotency import Idempotency
 
 WORDS = ("cat", "rent", "vet", "boat", "tea", "train")
 BOUND = {"ann": {"user_id": "ann"}, "bob": {"user_id": "bob"}, "bot": {"user_id": "bob", "agent_id": "bot"}}
@@ -78,12 +78,12 @@ class World:
 
 @contextlib.contextmanager
 def world(model: FakeChat | None = None) -> Iterator[World]:
-    made, once = World(keys=HELD), Once(":memory:")
+    made, once = World(keys=HELD), Idempotency(":memory:")
     once.secret = bytes(32)  # the ids of repeated requests are then the same in every world
     with (
         contextlib.closing(once),
         Memory(":memory:", now=fixed_clock, new_id=made.new_id, model=model) as memory,
-        client(memory, keys=KEYS, once=once) as http,
+        client(memory, keys=KEYS, idempotency=once) as http,
     ):
         made.http = http
         yield made

@@ -17,7 +17,7 @@ from serving import bearer, client, error, served
 
 from retcon import Memory
 from retcon.errors import InputError, StoreError
-from retcon.grant import IDS, Grant, bound_to, crosses, crossing
+from retcon.grant import IDS, Grant, bound_to, find_crossings
 from retcon.note import Note, Scope
 from retcon.server import Keys, create_app
 
@@ -137,6 +137,13 @@ def contains(wide: Scope, narrow: Scope) -> bool:
     return all(getattr(wide, name) in (None, getattr(narrow, name)) for name in IDS)
 
 
+def crosses(one: Scope, other: Scope) -> bool:
+    """Whether the scopes share notes and neither contains the other."""
+    both = ((getattr(one, name), getattr(other, name)) for name in IDS)
+    meet = all(ours == theirs or None in (ours, theirs) for ours, theirs in both)
+    return meet and not contains(one, other) and not contains(other, one)
+
+
 def writable(scope: Scope) -> list[Note]:
     """Every note that a key with this scope can write, whatever ids it names."""
     found = []
@@ -165,6 +172,8 @@ def test_of_two_keys_that_exist_neither_reads_what_the_other_writes_but_where_on
                 assert meet, "what shares nothing is not refused"
                 assert not nested, (one, other)
             assert crosses(one, other) == crosses(other, one) == (meet and not nested)
+            for held in ((one, other), (other, one)):
+                assert bool(list(find_crossings(zip(held, "ab", strict=True)))) == crosses(one, other)
 
 
 scopes = st.builds(Scope, *[st.sampled_from(VALUES)] * 3).filter(lambda scope: scope != Scope())
@@ -172,7 +181,7 @@ scopes = st.builds(Scope, *[st.sampled_from(VALUES)] * 3).filter(lambda scope: s
 
 @given(st.lists(scopes, max_size=12))
 def test_crossing_finds_a_pair_where_there_is_one(held: list[Scope]) -> None:
-    pairs = list(crossing([(scope, number) for number, scope in enumerate(held)]))
+    pairs = list(find_crossings([(scope, number) for number, scope in enumerate(held)]))
     assert all(crosses(held[a], held[b]) for a, b in pairs)
     assert bool(pairs) == any(crosses(a, b) for a, b in itertools.combinations(held, 2))
 
@@ -204,7 +213,7 @@ def test_keys_that_cross_in_an_older_file_start_no_server_until_one_is_revoked(d
         with pytest.raises(InputError, match=ann.id):
             create_app(memory, keys=keys)
         fine("keys", "revoke", bot.id)
-        create_app(memory, keys=keys).state.service.once.close()
+        create_app(memory, keys=keys).state.service.idempotency.close()
 
 
 def test_what_a_key_of_a_user_writes_for_an_agent_the_key_of_that_agent_cannot_have(memory: Memory) -> None:

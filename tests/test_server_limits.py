@@ -26,8 +26,8 @@ from retcon import Memory
 from retcon.errors import InputError
 from retcon.model import Ask, FakeChat
 from retcon.server import Keys, Limits, logs
+from retcon.server.idempotency import KEEP, Idempotency
 from retcon.server.limits import Buckets
-from retcon.server.once import KEEP, Once
 
 SMALL = Limits(body=4_000, text=100, query=50, messages=3, budget=500, top_k=5, page=4)
 
@@ -340,14 +340,14 @@ def test_write_whose_memory_was_lost_in_a_crash_is_still_done_once(path: Path, v
 
 
 def test_what_is_kept_of_a_request_holds_no_word_of_it_and_ends(tmp_path: Path, memory: Memory) -> None:
-    once = Once(tmp_path / "o", now=lambda: 1.0)
-    with client(memory, once=once) as http:
+    once = Idempotency(tmp_path / "o", now=lambda: 1.0)
+    with client(memory, idempotency=once) as http:
         http.post("/memories", json={"text": "zanzibar"}, headers={"Idempotency-Key": "order-4711"})
     once.close()
     kept = b"".join(file.read_bytes() for file in tmp_path.glob("o*"))
     assert b"zanzibar" not in kept
     assert b"order-4711" not in kept
-    Once(tmp_path / "o", now=lambda: KEEP + 5.0).close()
+    Idempotency(tmp_path / "o", now=lambda: KEEP + 5.0).close()
     left = sqlite3.connect(tmp_path / "o")
     assert left.execute("SELECT count(*) FROM answer").fetchone() == (0,)
     left.close()

@@ -20,15 +20,15 @@ from retcon.errors import InputError
 from retcon.serving import (
     MOST_HEAD,
     MOST_HEADERS,
-    Crowd,
-    bracketed,
+    ConnectionLimit,
     complaint,
     error_body,
     host_name,
     http_server,
     is_loopback,
-    line,
-    listening,
+    listen,
+    one_line,
+    url_host,
 )
 
 SECONDS = 0.5  # that a request may take to come in, in these tests
@@ -39,7 +39,7 @@ SECONDS = 0.5  # that a request may take to come in, in these tests
 
 @given(st.text(), st.integers(0, 50))
 def test_line_is_one_printable_line_of_at_most_so_many_characters(text: str, most: int) -> None:
-    found = line(text, most)
+    found = one_line(text, most)
     assert len(found) <= most
     assert found.isprintable()
     assert error_body("code", text).isascii()
@@ -83,7 +83,7 @@ def test_loopback_is_this_machine_alone(host: str, own: bool) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_socket_that_listens_can_be_reached_and_sends_small_answers_at_once(host: str) -> None:
-    with listening(host, 0) as opened:
+    with listen(host, 0) as opened:
         assert opened.proto == socket.IPPROTO_TCP
         socket.create_connection(("127.0.0.1", opened.getsockname()[1]), timeout=120).close()
 
@@ -91,7 +91,7 @@ def test_socket_that_listens_can_be_reached_and_sends_small_answers_at_once(host
 @pytest.mark.parametrize("host", ["256.1.1.1", "no such host", "a" * 300, "\udcff", "192.0.2.1"])
 def test_address_that_cannot_be_had_is_one_line(host: str) -> None:
     with pytest.raises(InputError, match=r"^cannot listen on") as error:
-        listening(host, 0)
+        listen(host, 0)
     assert len(str(error.value)) < 200
     assert "\n" not in str(error.value)
 
@@ -108,7 +108,7 @@ def test_a_host_header_is_a_name_and_a_port_or_nothing(header: str, name: str) -
 
 
 def test_ipv6_stands_in_brackets() -> None:
-    assert (bracketed("::1"), bracketed("box.lan")) == ("[::1]", "box.lan")
+    assert (url_host("::1"), url_host("box.lan")) == ("[::1]", "box.lan")
 
 
 # -- slow clients ------------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class Listening:
 def running(seconds: float, **options: Any) -> Iterator[Listening]:
     told: list[str] = []
     server = http_server(app, seconds=seconds, grace=1, tell=told.append, **options)
-    with listening("127.0.0.1", 0) as opened:
+    with listen("127.0.0.1", 0) as opened:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]})
         thread.start()
         until(lambda: server.started)
@@ -339,53 +339,53 @@ def test_the_whole_of_a_head_is_bounded_also_where_it_comes_in_one_piece(
 class Guest:
     """A connection that only counts."""
 
-    crowd: Crowd
+    limit: ConnectionLimit
     address: str
     waits: bool = True
     dropped: bool = False
 
     def drop(self) -> None:
         self.dropped = True
-        self.crowd.leave(self)
+        self.limit.leave(self)
 
 
 def test_who_has_most_connections_loses_the_oldest_that_waits() -> None:
-    crowd = Crowd(5)
-    guests = [Guest(crowd, who) for who in ("ann", "eve", "eve", "eve", "ann")]
+    limit = ConnectionLimit(5)
+    guests = [Guest(limit, who) for who in ("ann", "eve", "eve", "eve", "ann")]
     guests[1].waits = False
     for guest in guests:
-        crowd.enter(guest)
-    assert len(crowd) == 5
-    crowd.enter(late := Guest(crowd, "bob"))
+        limit.enter(guest)
+    assert len(limit) == 5
+    limit.enter(late := Guest(limit, "bob"))
     assert [guest.dropped for guest in (*guests, late)] == [False, False, True, False, False, False]
     for guest in guests:
         guest.waits = False
     late.waits = False
-    crowd.enter(last := Guest(crowd, "ann", waits=False))
+    limit.enter(last := Guest(limit, "ann", waits=False))
     assert last.dropped, "nobody who is answered goes"
-    assert len(crowd) == 5
+    assert len(limit) == 5
 
 
 def test_who_never_had_an_answer_goes_before_who_pauses() -> None:
-    crowd = Crowd(3)
-    guests = [Guest(crowd, "proxy") for _ in range(4)]
+    limit = ConnectionLimit(3)
+    guests = [Guest(limit, "proxy") for _ in range(4)]
     for guest in guests:
-        crowd.enter(guest)
+        limit.enter(guest)
         if guest is guests[0]:
-            crowd.know(guest)
+            limit.mark_answered(guest)
     assert [guest.dropped for guest in guests] == [False, True, False, False]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.booleans())), st.integers(1, 4))
 def test_a_crowd_is_never_larger_than_it_may_be(events: list[tuple[str, bool, bool]], most: int) -> None:
-    crowd = Crowd(most)
+    limit = ConnectionLimit(most)
     inside: list[Guest] = []
     for who, waits, leaves in events:
-        crowd.enter(guest := Guest(crowd, who, waits))
+        limit.enter(guest := Guest(limit, who, waits))
         inside = [each for each in (*inside, guest) if not each.dropped]
         if leaves and inside:
-            crowd.leave(inside.pop(0))
-        assert len(crowd) == len(inside) <= most
+            limit.leave(inside.pop(0))
+        assert len(limit) == len(inside) <= most
 
 
 def test_many_connections_of_one_address_leave_room_for_another() -> None:

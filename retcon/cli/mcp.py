@@ -11,7 +11,7 @@ from retcon.cli import show
 from retcon.cli.options import flag, option
 from retcon.errors import InputError, MissingExtraError
 from retcon.grant import bound_to
-from retcon.serving import bracketed
+from retcon.serving import url_host
 from retcon.store.purging import Purger
 from retcon.tokens import check_budget
 
@@ -55,7 +55,7 @@ def mcp(
     ours = _import_server()
     named, pages = tuple(allow_host or ()), tuple(allow_origin or ())
     address = ours.Address(host, port, _read_key(key_env), named, pages) if http else None
-    workers = ours.Workers(max_seconds)
+    workers = ours.ToolWorkers(max_seconds)
     setup.model.keywords()  # an endpoint without a name is refused here
     if as_json:
         parts, model = setup.parts, setup.model
@@ -72,7 +72,7 @@ def mcp(
         show.document({"mcpServers": {"retcon": entry}})
         return
     with setup.open(db, create=True) as memory:
-        server = ours.build(ours.Desk(memory, bound_to(bound), budget), workers)
+        server = ours.build(ours.ToolVerbs(memory, bound_to(bound), budget), workers)
         purger = Purger(memory.unpurged, memory.purge)
 
         def close() -> None:
@@ -115,7 +115,7 @@ def _start_entry(given: dict[str, Any]) -> dict[str, Any]:
 
 def _url_entry(address: Any, path: str, key_env: str | None) -> dict[str, Any]:
     """How a client finds the server."""
-    host = bracketed(address.names[0] if address.names else address.host)
+    host = url_host(address.names[0] if address.names else address.host)
     entry: dict[str, Any] = {"type": "http", "url": f"http://{host}:{address.port}{path}"}
     return entry | ({"headers": {"Authorization": f"Bearer ${{{key_env}}}"}} if key_env else {})
 

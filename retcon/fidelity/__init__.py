@@ -35,7 +35,7 @@ def check(record: str, sources: Sequence[Note], *, query: str = "") -> Fidelity:
         deadline.check()
         if support.holds(mention):
             supported += 1
-        elif (counterpart := index.nearest(mention, ours)) is not None:
+        elif (counterpart := index.find_nearest(mention, ours)) is not None:
             mutated.append((mention.claim, counterpart.claim))
         else:
             unsupported.append(mention.claim)
@@ -43,17 +43,17 @@ def check(record: str, sources: Sequence[Note], *, query: str = "") -> Fidelity:
         deadline.check()
         if support.denies(denial):
             supported += 1
-        elif (affirmed := index.affirmed(denial, ours)) is not None:
+        elif (affirmed := index.find_affirmation(denial, ours)) is not None:
             mutated.append((denial.claim, affirmed))
         else:
             unsupported.append(denial.claim)
-    mutated += index.dropped(ours)
-    missing = _missing(theirs, Support([ours]), query, {theirs for _, theirs in mutated}) if query else ()
+    mutated += index.find_dropped_denials(ours)
+    missing = _find_missing(theirs, Support([ours]), query, {theirs for _, theirs in mutated}) if query else ()
     order = sorted(unsupported, key=lambda claim: claim.start)
     return Fidelity(tuple(order), missing, tuple(sorted(mutated, key=lambda pair: pair[0].start)), supported)
 
 
-def _missing(theirs: Sequence[Reading], record: Support, query: str, changed: set[Claim]) -> tuple[Claim, ...]:
+def _find_missing(theirs: Sequence[Reading], record: Support, query: str, changed: set[Claim]) -> tuple[Claim, ...]:
     """Claims of the sentences that share a telling word with the query, which the record does not hold; each once."""
     terms = set(query_terms(query))
     out: dict[tuple[str, str], Claim] = {}

@@ -12,10 +12,10 @@ from retcon.fidelity.days import (
     YEAR,
     Triple,
     around,
-    dated,
+    is_day,
     key_of,
+    nearest_days,
     relative,
-    valid,
     weekday_days,
     wider_keys,
 )
@@ -71,9 +71,9 @@ def day_month(text: Text, i: int, day: int, j: int | None = None) -> tuple[Menti
     month = MONTHS[tokens[j].word]
     year = _year_at(text, j + 1)
     y, after = year or (0, j + 1)
-    if not valid(y, month, day):
+    if not is_day(y, month, day):
         return None
-    extra = [] if y else dated(text.day, month, day)
+    extra = [] if y else nearest_days(text.day, month, day)
     return date_mention(text, [(y, month, day)], extra, tokens[i].start, tokens[after - 1].end, same), after
 
 
@@ -88,7 +88,7 @@ def date_words(text: Text, i: int) -> tuple[Mention, int] | None:
         key = "T12:00" if token.word == "noon" else "T00:00"
         claim = text.claim(DATE, key, token.start, token.end)
         return Mention(claim, frozenset({key}), traits=frozenset({"form:clock"}), sentence=token.sentence), i + 1
-    if token.word in _PAST and (clock := _past(text, i)) is not None:
+    if token.word in _PAST and (clock := _clock_words(text, i)) is not None:
         return clock
     if _is_month(token) or (
         token.word in _DOUBTFUL & MONTHS.keys() and i and joins(token) and text.tokens[i - 1].word in _SINCE
@@ -99,7 +99,7 @@ def date_words(text: Text, i: int) -> tuple[Mention, int] | None:
     return _relative_words(text, i)
 
 
-def _past(text: Text, i: int) -> tuple[Mention, int] | None:
+def _clock_words(text: Text, i: int) -> tuple[Mention, int] | None:
     """ "half past five", "quarter to six", "ten past four"."""
     tokens = text.tokens[i : i + 3]
     if len(tokens) < 3 or tokens[1].word not in ("past", "to") or tokens[2].sentence != tokens[0].sentence:
@@ -120,12 +120,13 @@ def _month_first(text: Text, i: int) -> tuple[Mention, int] | None:
     if j < len(tokens) and tokens[j].sentence == same and tokens[j].gap.strip(" .") in ("", "the"):
         if year := _year_at(text, j):
             return date_mention(text, [(year[0], month, 0)], [], token.start, tokens[j].end, same), year[1]
-        if (day := _day_number(tokens, j)) and valid(0, month, day[0]):
+        if (day := _day_number(tokens, j)) and is_day(0, month, day[0]):
             year = _year_at(text, day[1])
             y, after = year or (0, day[1])
-            extra = [t for d in day[2] for t in ([(y, month, d)] if y else dated(text.day, month, d)) if valid(*t)]
-            triples = [(y if valid(y, month, day[0]) else 0, month, day[0])]
-            triples += [(0, month, d) for d in day[2][1:] if valid(0, month, d)]
+            named = [[(y, month, d)] if y else nearest_days(text.day, month, d) for d in day[2]]
+            extra = [t for triples in named for t in triples if is_day(*t)]
+            triples = [(y if is_day(y, month, day[0]) else 0, month, day[0])]
+            triples += [(0, month, d) for d in day[2][1:] if is_day(0, month, d)]
             return date_mention(text, triples, extra, token.start, tokens[after - 1].end, same), after
     before = tokens[i - 1].word if i and tokens[i - 1].sentence == same else ""
     if (token.word in _DOUBTFUL and before not in _BEFORE_MONTH) or len(token.word) < 3 + (token.word != "may"):
@@ -163,18 +164,20 @@ def _relative_words(text: Text, i: int) -> tuple[Mention, int] | None:
     tokens, token = text.tokens, text.tokens[i]
     if token.word in _DAYS_OFF:
         days = around(text.day, _DAYS_OFF[token.word]) if text.day else []
-        return _counted(text, token.word, days, i, i + 1, firm=token.word in ("yesterday", "tomorrow"))
+        return _relative_mention(text, token.word, days, i, i + 1, firm=token.word in ("yesterday", "tomorrow"))
     after = tokens[i + 1] if i + 1 < len(tokens) and tokens[i + 1].sentence == token.sentence else None
     if after is not None and token.word in _CAME and after.word in _GOING:
         unit = after.word
         days = relative(text.day, token.word, unit) if unit != "night" else around(text.day, [-1]) if text.day else []
         value = f"{ {'past': 'last', 'previous': 'last', 'coming': 'next'}.get(token.word, token.word) } {unit}"
         firm = token.word in ("last", "next") and unit != "night"
-        return _counted(text, value, days, i, i + 2, firm=firm)
+        return _relative_mention(text, value, days, i, i + 2, firm=firm)
     return None
 
 
-def _counted(text: Text, value: str, days: Sequence[Triple], i: int, j: int, *, firm: bool) -> tuple[Mention, int]:
+def _relative_mention(
+    text: Text, value: str, days: Sequence[Triple], i: int, j: int, *, firm: bool
+) -> tuple[Mention, int]:
     keys = frozenset({value, *(key_of(t) for t in days)})
     wider = frozenset(key for t in days for key in wider_keys(t)) | {"1"}
     claim = text.claim(DATE, value, text.tokens[i].start, text.tokens[j - 1].end)

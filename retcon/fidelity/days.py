@@ -46,7 +46,7 @@ def wider_keys(triple: Triple) -> Iterator[str]:
         yield DAY_NAMES[date(year, month, day).weekday()]
 
 
-def valid(year: int, month: int, day: int) -> bool:
+def is_day(year: int, month: int, day: int) -> bool:
     """Whether the calendar has such a day, in some year where none is said."""
     try:
         date(year or 2024, month, day)  # a leap year: 29 February is a date
@@ -55,12 +55,12 @@ def valid(year: int, month: int, day: int) -> bool:
     return True
 
 
-def dated(day: date | None, month: int, number: int) -> list[Triple]:
+def nearest_days(day: date | None, month: int, number: int) -> list[Triple]:
     """The days that a day and month without a year may mean, seen from the note's day: that year's or the nearest."""
     if day is None:
         return []
     out = [
-        (y, month, number) for y in (day.year - 1, day.year, day.year + 1) if 0 < y < 10000 and valid(y, month, number)
+        (y, month, number) for y in (day.year - 1, day.year, day.year + 1) if 0 < y < 10000 and is_day(y, month, number)
     ]
     nearest = sorted(out, key=lambda t: abs((date(*t) - day).days))[:1]
     return nearest + [t for t in out if t[0] == day.year]
@@ -70,14 +70,14 @@ def numeric_date(text: str) -> list[Triple]:
     """The dates that a run of digits and separators may be; both orders of day and month."""
     if found := _YMD.fullmatch(text):
         y, m, d = map(int, found.groups())
-        return [(y, m, d)] if y and valid(y, m, d) else []
+        return [(y, m, d)] if y and is_day(y, m, d) else []
     if found := _DMY.fullmatch(text):
         a, b, y = map(int, found.groups())
         y += 2000 if len(found[3]) == 2 else 0
-        return [t for t in dict.fromkeys(((y, a, b), (y, b, a))) if y and valid(*t)]
+        return [t for t in dict.fromkeys(((y, a, b), (y, b, a))) if y and is_day(*t)]
     if found := _MD.fullmatch(text):
         a, b = map(int, found.groups())
-        return [t for t in dict.fromkeys(((0, a, b), (0, b, a))) if valid(*t)]
+        return [t for t in dict.fromkeys(((0, a, b), (0, b, a))) if is_day(*t)]
     if (found := _YM.fullmatch(text)) and YEAR.fullmatch(found[1]) and 0 < int(found[2]) < 13:
         return [(int(found[1]), int(found[2]), 0)]
     return []
@@ -158,10 +158,10 @@ def relative(day: date | None, modifier: str, unit: str) -> list[Triple]:
     return around(day, [*range(monday, monday + 7), 7 * sign])
 
 
-def days_numbered(day: date | None, value: str) -> frozenset[str]:
+def days_of_month(day: date | None, value: str) -> frozenset[str]:
     """Keys of the days that "the 9th" may mean, in the note's month or one beside it."""
-    if day is None or len(value) > 2 or not 0 < int(value) < 32:
+    if day is None or not value.isdecimal() or len(value) > 2 or not 0 < int(value) < 32:
         return frozenset()
     months = {(day.year * 12 + day.month - 1 + step) for step in (-1, 0, 1)}
     triples = [(m // 12, m % 12 + 1, int(value)) for m in months]
-    return frozenset(key for t in triples if 0 < t[0] < 10000 and valid(*t) for key in wider_keys(t))
+    return frozenset(key for t in triples if 0 < t[0] < 10000 and is_day(*t) for key in wider_keys(t))

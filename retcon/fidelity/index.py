@@ -38,7 +38,7 @@ class Index:
     def _firm(self) -> list[tuple[Reading, Mention]]:
         return [(text, mention) for text in self.texts for mention in text.firm]
 
-    def nearest(self, mention: Mention, record: Reading) -> Mention | None:
+    def find_nearest(self, mention: Mention, record: Reading) -> Mention | None:
         """The source claim of the same kind that shares most with this one, the first of several; None where none
         shares enough."""
         scores: Tally[int] = Tally()
@@ -67,14 +67,14 @@ class Index:
             self._shared[pair] = len(record.stems[ours] & text.stems[theirs])
         return self._shared[pair]
 
-    def affirmed(self, denial: Denial, record: Reading) -> Claim | None:
+    def find_affirmation(self, denial: Denial, record: Reading) -> Claim | None:
         """The source's own statement of what the record denies."""
         for text, token in self._said.get(denial.stem, ()):
             if self._alike(record, denial.sentence, text, token.sentence) >= SIMILAR:
                 return text.claim(NEGATION, denial.stem, token.start, token.end)
         return None
 
-    def dropped(self, record: Reading) -> list[tuple[Claim, Claim]]:
+    def find_dropped_denials(self, record: Reading) -> list[tuple[Claim, Claim]]:
         """Statements of the record that every source sentence with the same word denies."""
         cues = denying_clauses(record)
         denied: dict[str, list[tuple[Reading, Denial]]] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from retcon.fidelity.days import MONTHS, WEEKDAYS
-from retcon.fidelity.numbers import UNIT
+from retcon.fidelity.measures import UNIT
 from retcon.fidelity.numerals import CARDINAL, ORDINAL, SCALE
 from retcon.fidelity.text import NAME, Mention, Text, Token
 from retcon.words import COMMON

@@ -1,35 +1,16 @@
-"""Numbers that a text mentions, with their scale, their unit and the currency before them.
-
-A number that counts from the note's day ("two weeks ago") means that day too, a bare year is a date, and the ninth may
-be a day of the month.
-"""
+"""Numbers that a text mentions: in digits, in words, or weakly ("a couple")."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
 from dataclasses import replace
 
-from retcon.fidelity.dates import date_mention, day_month
-from retcon.fidelity.days import YEAR, ago, days_numbered, wider_keys
-from retcon.fidelity.numerals import GROUPED, SCALE, SUFFIX, ascii_digits, decimal, number_values, shift, unpadded
+from retcon.fidelity.dates import day_month
+from retcon.fidelity.measures import FRACTION, UNIT, digit_traits, from_now, measure, with_part
+from retcon.fidelity.numerals import GROUPED, decimal, number_values
 from retcon.fidelity.text import NUMBER, RAISED, SIGNS, Mention, Text, Token
-from retcon.words import COMMON
 
-_GLUED_SCALE = {"k": 3, "m": 6, "mm": 6, "mn": 6, "mil": 6, "b": 9, "bn": 9, "tn": 12}
-# What letters glued to a number stand for in words; "5m" is five million, metres or minutes.
-_WRITTEN_OUT = {
-    "k": "km kms kilometer kilometers kilometre kilometres", "m": "meter meters metre metres minute minutes min mins",
-    "mm": "millimeter millimeters millimetre millimetres", "d": "dimension dimensions dimensional", "v": "volt volts",
-    "w": "watt watts", "t": "ton tons tonne tonnes", "c": "celsius", "f": "fahrenheit", "y": "year years yr yrs",
-}  # fmt: skip
-_GLUED_FOR = {
-    word: [letters for letters, out in _WRITTEN_OUT.items() if word in out.split()]
-    for words in _WRITTEN_OUT.values()
-    for word in words.split()
-}
-_NO_CODES = frozenset("sx")  # "the 90s", "5x" say the bare number
 # Weak words: they support a number, and are none themselves.
 _LOOSE_WORDS = {
     "1": "a an one once single another solo daily weekly monthly yearly annual hourly every each last next",
@@ -46,41 +27,9 @@ LOOSE: dict[str, tuple[str, ...]] = {}
 for _value, _words in _LOOSE_WORDS.items():
     for _word in _words.split():
         LOOSE[_word] = (*LOOSE.get(_word, ()), _value)
-_UNIT_WORDS = {
-    "second": "second seconds sec secs", "minute": "minute minutes min mins", "hour": "hour hours hr hrs h",
-    "day": "day days", "week": "week weeks wk wks", "month": "month months", "year": "year years yr yrs",
-    "mile": "mile miles mi", "km": "km kms kilometer kilometers kilometre kilometres k",
-    "metre": "meter meters metre metres m",
-    "mm": "mm millimeter millimeters millimetre millimetres", "cm": "cm centimeter centimeters centimetre centimetres",
-    "foot": "foot feet ft", "inch": "inch inches", "yard": "yard yards",
-    "kg": "kg kgs kilo kilos kilogram kilograms", "gram": "gram grams g",
-    "pound": "pound pounds lb lbs £ gbp quid", "ounce": "ounce ounces oz", "litre": "liter liters litre litres l",
-    "ml": "ml milliliter milliliters", "gallon": "gallon gallons gal", "cup": "cup cups",
-    "dollar": "$ dollar dollars usd buck bucks", "euro": "€ euro euros eur", "yen": "¥ yen jpy yuan rmb cny",
-    "rupee": "₹ rupee rupees inr", "percent": "% percent pct percentage",
-}  # fmt: skip
-UNIT = {word: unit for unit, words in _UNIT_WORDS.items() for word in words.split()}
-_NO_PLURALS = COMMON | {"plus", "less", "minus", "plays", "versus", "across", "s"}
-_SIGNS = frozenset("$£€¥₹")
 _PARTS = re.compile(r"[^:/\-–—]+")
-_SCALE_SIGNS = str.maketrans("℃℉", "CF")
 _LIST_ITEM = re.compile(r"[.)]\s")
-_DEGREES = re.compile(
-    r"[ \u00a0-]?(?:(?:°|degrees?\b)(?:[ \u00a0]?(c|f|celsius|centigrade|fahrenheit)\b)?"
-    r"|([℃℉]|(?:celsius|centigrade|fahrenheit)\b))",
-    re.I,
-)
-_SCALES_APART = frozenset("k mn bn tn".split())  # letters that scale a number across a space; after money all do
-_FRACTION = re.compile(r"([1-9])/([1-9]\d?)")
-_PART_WORDS: dict[tuple[str, ...], str] = {
-    ("and", "a", "half"): "5",
-    ("and", "a", "quarter"): "25",
-    ("and", "three", "quarters"): "75",
-}
 _FEW = {"few": (2, 3, 4, 5), "several": (3, 4, 5, 6), "couple": (2, 3), "a": (1,), "an": (1,), "one": (1,)}
-_BACK = frozenset("ago before earlier back prior".split())
-_ONWARD = frozenset("later after from hence".split())
-_AT = frozenset("at around by from to until till before after about between and".split())
 
 
 def weak_number(text: Text, i: int) -> Mention:
@@ -90,9 +39,9 @@ def weak_number(text: Text, i: int) -> Mention:
     after = text.tokens[i + 1] if i + 1 < len(text.tokens) else None
     unit = UNIT.get(after.word, "") if after and token.word in ("a", "an", "one", "another") else ""
     claim = text.claim(NUMBER, values[0], token.start, token.end)
-    wider = frozenset(key for n in _FEW.get(token.word, ()) for key in _from_now(text, i, i + 1, str(n)))
+    wider = frozenset(key for n in _FEW.get(token.word, ()) for key in from_now(text, i, i + 1, str(n)))
     if token.word in ("a", "an", "one"):
-        wider |= _with_part(text, i + 2, "1")  # "an hour and a half"
+        wider |= with_part(text, i + 2, "1")  # "an hour and a half"
     firm = token.word == "one" and bool(unit)
     return Mention(claim, frozenset(values), unit=unit, wider=wider, sentence=token.sentence, firm=firm)
 
@@ -104,7 +53,7 @@ def spelled_number(text: Text, i: int, value: int, j: int, ordinal: bool) -> tup
         return day
     alone = j == i + 1
     weak = alone and (tokens[i].word in ("one", "zero") or (ordinal and value < 3))
-    mention, after = _measured(text, i, j, (str(value),), ordinal=ordinal)
+    mention, after = measure(text, i, j, (str(value),), ordinal=ordinal)
     if ordinal and value > 2:
         mention = replace(mention, wider=mention.wider | {decimal(1 / value)})  # "a third"
     return replace(mention, firm=not weak or (bool(mention.unit) and not ordinal)), after
@@ -120,14 +69,14 @@ def digit_numbers(text: Text, i: int, plain: str) -> tuple[list[Mention], int]:
         if n + 1 < len(spans):
             value = number_values(plain[low:high])
             claim = text.claim(NUMBER, value[0], token.start + low, token.start + high)
-            out.append(Mention(claim, frozenset(value), traits=_digit_traits(value[0]), sentence=token.sentence))
+            out.append(Mention(claim, frozenset(value), traits=digit_traits(value[0]), sentence=token.sentence))
         else:
-            mention, after = _measured(text, i, i + 1, number_values(plain[low:high]), low=low)
+            mention, after = measure(text, i, i + 1, number_values(plain[low:high]), low=low)
             out = [*(replace(earlier, unit=mention.unit) for earlier in out), mention]  # both ends of "3-5 miles"
     if len(spans) == 1 and (_is_list_item(text, token, plain) or _is_footnote(token)):
         out = [replace(mention, firm=False) for mention in out]
     if token.text in SIGNS:
-        plainly = _spelled_sign(token)
+        plainly = _sign_in_letters(token)
         out = [replace(mention, keys=mention.keys | plainly, wider=mention.wider | plainly) for mention in out]
     return out, after
 
@@ -155,176 +104,7 @@ def _is_footnote(token: Token) -> bool:
     return token.text[0] in RAISED and not token.gap[-1:].isspace()
 
 
-def _spelled_sign(token: Token) -> frozenset[str]:
+def _sign_in_letters(token: Token) -> frozenset[str]:
     """How a sign may be spelled with plain characters: Ⅳ as "iv", ½ as "1/2"."""
     plain = unicodedata.normalize("NFKC", token.text).replace("⁄", "/").lower()
-    return frozenset({plain} if (plain.isalpha() and plain.isascii()) or _FRACTION.fullmatch(plain) else ())
-
-
-def _measured(
-    text: Text, i: int, j: int, values: tuple[str, ...], *, ordinal: bool = False, low: int = 0
-) -> tuple[Mention, int]:
-    """The number of tokens i to j with the scale and unit that follow it, and the currency before it."""
-    tokens, token = text.tokens, text.tokens[i]
-    money = UNIT.get(tokens[i - 1].word, "") if i and _touching_money(tokens[i - 1], token) else ""
-    following = [t for t in tokens[j : j + 3] if t.sentence == token.sentence and t.gap.strip(" -") == ""]
-    end = tokens[j - 1].end
-    bare: tuple[str, ...] = ()  # the number without the letters glued to it: said too, but not what a claim says
-    said: frozenset[str] = frozenset()  # what else the number and the words after it may be said as
-    first = following[0] if following else None
-    if token.number and (raised := _power(text, i, j)):
-        values = tuple(f"{value}^{raised}" for value in values)
-        j, end, following = j + 1, tokens[j].end, following[1:]
-    elif first and token.number and (part := _part(first)) and values[0].isdecimal():
-        said = frozenset({values[0], part} if first.gap else ())  # "2 ½-inch screws"
-        values = (unpadded(values[0] + part[1:]),)
-        j, end, following = j + 1, first.end, following[1:]
-    elif first and not first.gap and SUFFIX.fullmatch(first.text):
-        ordinal, j, end, following = True, j + 1, first.end, following[1:]
-    elif first and _is_scale(text, first, money):
-        power = SCALE.get(first.word) or _GLUED_SCALE[first.word]
-        scaled = tuple(shift(value, power) for value in values if value.count(".") < 2)  # two dots: a version
-        letters = tuple(value + first.word for value in values) if first.word in _GLUED_SCALE and not money else ()
-        said = frozenset(value + "m" for value in values if first.word == "million")
-        values = letters if first.text == "mm" and not money else (scaled or values) + letters
-        j, end, following = j + 1, first.end, following[1:]
-    elif first and (_is_code(first) if not first.gap else _is_code_apart(text, first)):
-        bare, values = values, tuple(value + first.word for value in values)
-        j, end, following = j + 1, first.end, following[1:]
-    else:
-        said = _with_part(text, j, values[0])
-    also = _as_glued(values[0], following[0]) if following else frozenset()
-    said |= also | ({shift(values[0], 6)} if values[0] + "m" in also and values[0].count(".") < 2 else frozenset())
-    letter = tokens[i - 1] if i and token.number and not token.gap and not low and _is_letter(tokens[i - 1]) else None
-    if i and token.gap == "-" and _is_letter(tokens[i - 1]):
-        also |= {tokens[i - 1].word + values[0]}  # "B-12" is B12 too
-    if letter:
-        bare, values = (*bare, *values), tuple(letter.word + value for value in values)
-    measure = next((t for t in following[:2] if t.word in UNIT), None)
-    unit = money or (UNIT[measure.word] if measure else "" if ordinal else _counted_things(following))
-    degrees = None if ordinal or money else _DEGREES.match(text.text, end, text.ends[token.sentence])
-    if degrees:
-        scale = (degrees[1] or degrees[2] or "").translate(_SCALE_SIGNS).lower()[:1]
-        unit = {"c": "celsius", "f": "fahrenheit"}.get(scale, "degree")
-        also |= {values[0] + (scale or "°")}
-        said |= also | {values[0] + "°"} | (frozenset() if scale else {values[0] + "c", values[0] + "f"})
-        j, end, measure = j + len(text.inside(end, degrees.end())), degrees.end(), None  # "Celsius" is no name
-    year = (
-        len(values) == 1
-        and values[0].isdecimal()
-        and unit not in _UNIT_WORDS
-        and YEAR.fullmatch(token.text)
-        and j == i + 1
-    )
-    if year:
-        return date_mention(text, [(int(values[0]), 0, 0)], [], token.start, token.end, token.sentence), j
-    wider = frozenset({f"day:{values[0]}"} if ordinal else ())
-    before = tokens[i - 1].word if i else ""
-    keys = frozenset(values) | also | (wider if ordinal else frozenset())
-    if before in _AT and unit not in _UNIT_WORDS and len(values[0]) < 3:
-        keys |= {f"hour:{values[0]}"}
-    extra = _from_now(text, i, j, values[0]) | (days_numbered(text.day, values[0]) if ordinal else frozenset())
-    traits = _digit_traits(values[0]) | ({f"unit:{unit}", f"value:{values[0]}"} if unit else set())
-    traits |= {
-        f"of:{text.stem[t.word]}" for t in tokens[j : j + 1] if t.sentence == token.sentence and t.word not in COMMON
-    }
-    start = tokens[i - 1].start if (money and not low) or letter else token.start + low
-    claim = text.claim(
-        NUMBER, values[0], start, measure.end if measure and measure is following[0] and not money else end
-    )
-    wider |= extra | said | frozenset(bare)
-    return Mention(claim, keys, traits=traits, unit=unit, wider=wider, sentence=token.sentence), j
-
-
-def _power(text: Text, i: int, j: int) -> str:
-    """The raised number that touches a number ("10²", "10^2"), not after a year; the first power is a footnote."""
-    if (
-        j >= len(text.tokens)
-        or text.tokens[j].sentence != text.tokens[i].sentence
-        or YEAR.fullmatch(text.tokens[i].text)
-    ):
-        return ""
-    after = text.tokens[j]
-    raised = after.text[0] in RAISED and not after.gap
-    if not raised and not (after.gap in ("^", "^-") and after.text.isdecimal()):
-        return ""
-    minus = "-" if after.gap == "^-" or after.text[0] in "⁻₋" else ""
-    power = minus + ascii_digits(after.text)
-    return "" if power == "1" else power
-
-
-def _part(token: Token) -> str:
-    """The value of a fraction sign below one, otherwise nothing."""
-    value = ascii_digits(token.text) if token.text in SIGNS else ""
-    return value if value.startswith("0.") and token.gap != "-" else ""
-
-
-def _with_part(text: Text, j: int, value: str) -> frozenset[str]:
-    """The number with the fraction after it: "2 1/2", "two and a half"."""
-    tokens = text.tokens[j : j + 3]
-    part = _PART_WORDS.get(tuple(t.word for t in tokens), "")
-    if (
-        tokens
-        and tokens[0].gap == " "
-        and (found := _FRACTION.fullmatch(tokens[0].text))
-        and int(found[1]) < int(found[2])
-    ):
-        part = decimal(int(found[1]) / int(found[2]))[2:]
-    return frozenset({f"{value}.{part}"} if part and value.isdecimal() else ())
-
-
-def _is_scale(text: Text, token: Token, money: str) -> bool:
-    """Whether the token scales the number before it: a word, letters glued to it, or letters after a space ("84 k")."""
-    if token.word in SCALE or token.word not in _GLUED_SCALE or not token.gap:
-        return token.word != "dozen" and (token.word in SCALE or token.word in _GLUED_SCALE)
-    apart = token.gap.isspace() and text.text[token.end : token.end + 1] not in ("-", "'", "’")
-    return apart and (bool(money) or token.word in _SCALES_APART)
-
-
-def _is_code_apart(text: Text, token: Token) -> bool:
-    """Whether a capital after a hyphen makes another thing of a number: "12-B"; not "5-A-side"."""
-    alone = text.text[token.end : token.end + 1] not in ("-", "'", "’")
-    return token.gap == "-" and _is_letter(token) and token.text.isupper() and alone
-
-
-def _is_letter(token: Token) -> bool:
-    return len(token.text) == 1 and token.text.isalpha()
-
-
-def _is_code(token: Token) -> bool:
-    """Whether a token glued to a number makes another thing of it: "12B" is not 12, nor 12C."""
-    return _is_letter(token) and token.word not in UNIT and token.word not in _NO_CODES
-
-
-def _as_glued(value: str, after: Token) -> frozenset[str]:
-    """How the number may be written with the word after it glued on: "12 B" as "12b", "5 metres" as "5m"."""
-    glued = [after.word] if _is_letter(after) or after.word in _GLUED_SCALE else _GLUED_FOR.get(after.word, [])
-    return frozenset(value + letters for letters in glued)
-
-
-def _counted_things(following: Sequence[Token]) -> str:
-    """ "+s" where a plural follows the number: it counts things, and measures nothing."""
-    return "+s" if following and following[0].word.endswith("s") and following[0].word not in _NO_PLURALS else ""
-
-
-def _touching_money(token: Token, number: Token) -> bool:
-    return token.sentence == number.sentence and (
-        token.text in _SIGNS or token.word in ("usd", "eur", "gbp", "inr", "jpy")
-    )
-
-
-def _digit_traits(value: str) -> frozenset[str]:
-    """The digits in order of size: a number with two of them swapped keeps it."""
-    return frozenset({"digits:" + "".join(sorted(value[:20]))} if len(value) > 2 else ())
-
-
-def _from_now(text: Text, i: int, j: int, value: str) -> frozenset[str]:
-    """The day that "two weeks ago", "in 3 days" or "5 years later" means in a note with a date; the unit is at j."""
-    tokens = [t.word for t in text.tokens[j : j + 3] if t.word != "of"]
-    if text.day is None or not tokens or not value.isdecimal() or len(value) > 4:
-        return frozenset()
-    after = tokens[1] if len(tokens) > 1 else ""
-    ahead = after in _ONWARD or (i > 0 and text.tokens[i - 1].word in ("in", "within"))
-    sign = -1 if after in _BACK else 1 if ahead else 0
-    triples = ago(text.day, int(value), UNIT.get(tokens[0], ""), sign) if sign else []
-    return frozenset(key for t in triples for key in wider_keys(t))
+    return frozenset({plain} if (plain.isalpha() and plain.isascii()) or FRACTION.fullmatch(plain) else ())

@@ -42,10 +42,10 @@ def ascii_digits(digits: str) -> str:
 
 def decimal(value: float) -> str:
     """A number as a plain decimal, thirds and their like to five places."""
-    return unpadded(f"{abs(value):.5f}")
+    return trim_zeros(f"{abs(value):.5f}")
 
 
-def unpadded(digits: str) -> str:
+def trim_zeros(digits: str) -> str:
     """The number without leading and trailing zeros."""
     digits = ascii_digits(digits)
     whole, dot, rest = digits.partition(".")
@@ -58,17 +58,19 @@ def unpadded(digits: str) -> str:
 def shift(value: str, power: int) -> str:
     """The number times ten to the power."""
     whole, _, rest = value.partition(".")
-    return unpadded(whole + rest[:power].ljust(power, "0") + "." + rest[power:])
+    return trim_zeros(whole + rest[:power].ljust(power, "0") + "." + rest[power:])
 
 
 def number_values(part: str) -> tuple[str, ...]:
     """What the digits may mean: "3,200" is 3200, "3.200" is 3.2 or 3200, "1.234,56" is 1234.56, "1,2" is 1.2."""
     if GROUPED.fullmatch(part):
-        return (unpadded(part.replace(",", "")),)
+        return (trim_zeros(part.replace(",", "")),)
     if _PLAIN.fullmatch(part):
         whole, _, rest = part.partition(".")
-        return (unpadded(part), unpadded(whole + rest)) if len(rest) == 3 and len(whole) < 4 else (unpadded(part),)
-    return (unpadded(part.replace(".", "").replace(",", ".", 1)),)
+        return (
+            (trim_zeros(part), trim_zeros(whole + rest)) if len(rest) == 3 and len(whole) < 4 else (trim_zeros(part),)
+        )
+    return (trim_zeros(part.replace(".", "").replace(",", ".", 1)),)
 
 
 def number_word(tokens: Sequence[Token], i: int) -> tuple[int, int, bool] | None:
@@ -82,9 +84,9 @@ def number_word(tokens: Sequence[Token], i: int) -> tuple[int, int, bool] | None
             group, room, j = group + small, 10 if small >= 20 else 1, j + 1
             if word in ORDINAL:
                 return total + group, j, True
-        elif word in ("hundred", "dozen") and (0 < group < 100 or _alone(tokens, i, j)):
+        elif word in ("hundred", "dozen") and (0 < group < 100 or _counts_alone(tokens, i, j)):
             group, room, j = (group or 1) * (100 if word == "hundred" else 12), 100 if word == "hundred" else 1, j + 1
-        elif 2 < SCALE.get(word, 0) < scale and (group or _alone(tokens, i, j)):
+        elif 2 < SCALE.get(word, 0) < scale and (group or _counts_alone(tokens, i, j)):
             total, group, room, scale, j = total + (group or 1) * 10 ** SCALE[word], 0, 100, SCALE[word], j + 1
         elif word == "and" and j > i and room == 100 and [t for t in tokens[j + 1 : j + 2] if t.word in CARDINAL]:
             j += 1
@@ -93,7 +95,7 @@ def number_word(tokens: Sequence[Token], i: int) -> tuple[int, int, bool] | None
     return (total + group, j, False) if j > i else None
 
 
-def _alone(tokens: Sequence[Token], i: int, j: int) -> bool:
+def _counts_alone(tokens: Sequence[Token], i: int, j: int) -> bool:
     """Whether a scale word counts by itself: "a hundred", "dozen"."""
     return i == j and (tokens[i].word == "dozen" or (i > 0 and tokens[i - 1].word == "a" and joins(tokens[i])))
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import cached_property
 
 from retcon.fidelity.dates import date_mention, date_words, day_month
-from retcon.fidelity.days import clock_times, dated, numeric_date
+from retcon.fidelity.days import clock_times, nearest_days, numeric_date
 from retcon.fidelity.names import name_at
 from retcon.fidelity.negations import denials_in
 from retcon.fidelity.numbers import LOOSE, digit_numbers, spelled_number, weak_number
-from retcon.fidelity.numerals import ascii_digits, number_word, unpadded
+from retcon.fidelity.numerals import ascii_digits, number_word, trim_zeros
 from retcon.fidelity.quotes import quotes_in
 from retcon.fidelity.text import DATE, Denial, Mention, Text
 
@@ -67,12 +67,12 @@ def _digits(text: Text, i: int) -> tuple[list[Mention], int]:
     end = half.end() if half else token.end
     if times := clock_times(plain, half[1] if half else None, bool(half)):
         traits = frozenset({"form:clock", *(f"minute:{t[3:]}" for t in times[:1]), *(f"hour:{t[1:3]}" for t in times)})
-        loose = frozenset({f"hour:{unpadded(plain[:2].rstrip(':.'))}"} if times[0].endswith(":00") else ())
+        loose = frozenset({f"hour:{trim_zeros(plain[:2].rstrip(':.'))}"} if times[0].endswith(":00") else ())
         claim = text.claim(DATE, times[0], token.start, end)
         mention = Mention(claim, frozenset(times), traits=traits, wider=loose, sentence=token.sentence)
         return [mention], i + 1 + (sum(1 for _ in text.inside(token.end, end)) if half else 0)
     if triples := numeric_date(plain):
-        extra = [t for y, m, d in triples if not y for t in dated(text.day, m, d)]
+        extra = [t for y, m, d in triples if not y for t in nearest_days(text.day, m, d)]
         mention = date_mention(text, triples, extra, token.start, token.end, token.sentence)
         return [replace(mention, keys=mention.keys | {plain})], i + 1  # "1/2" may be ½
     if plain.isdecimal() and len(plain) <= 2 and (day := day_month(text, i, int(plain))) is not None:

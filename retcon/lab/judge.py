@@ -25,7 +25,7 @@ import Stemmer
 
 from retcon.answer import abstains
 from retcon.fidelity.days import YEAR
-from retcon.fidelity.numbers import UNIT
+from retcon.fidelity.measures import UNIT
 from retcon.fidelity.numerals import CARDINAL
 from retcon.fidelity.reading import Reading
 from retcon.fidelity.text import DATE, NAME, NUMBER, QUOTE, Mention

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import json
 import math
 import sys
@@ -27,13 +26,13 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel
 
 import retcon
-from retcon.deadline import until
+from retcon import deadline
 from retcon.errors import DeadlineError, InputError, RetconError
-from retcon.mcp import shapes
-from retcon.mcp.desk import Desk
+from retcon.mcp import schema
 from retcon.mcp.tools import TOOLS
+from retcon.mcp.verbs import ToolVerbs
 from retcon.operate import as_data
-from retcon.serving import line
+from retcon.serving import ignore_error, one_line
 
 T = TypeVar("T")
 Context = ServerRequestContext[Any, Any]
@@ -56,7 +55,7 @@ _FREE = (
 )
 
 
-class Workers:
+class ToolWorkers:
     """Threads for memory calls: those that may wait for a model have their own, so that they hold up no others.
 
     A call that only reads ends after `seconds`, its waiting time counted. One that writes is dropped if it has not
@@ -83,12 +82,12 @@ class Workers:
         """What the call returns. If this is cancelled, a call that has begun goes on by itself, to its deadline."""
         if self._closed:
             raise InputError("the server is shutting down")
-        end = time.monotonic() + self.seconds
-        future = self._pools[model].submit(contextvars.copy_context().run, _within, end, call, writes)
+        context = deadline.context(math.inf if writes else time.monotonic() + self.seconds)
+        future = self._pools[model].submit(context.run, call)
         self._running[model].add(future)
         future.add_done_callback(self._running[model].discard)
         waiting = asyncio.wrap_future(future)
-        waiting.add_done_callback(_forget)
+        waiting.add_done_callback(ignore_error)
         try:
             done, _ = await asyncio.wait({waiting}, timeout=self.seconds)
         except asyncio.CancelledError:
@@ -113,59 +112,49 @@ class Workers:
         return not any(self._running.values())
 
 
-def _forget(waiting: asyncio.Future[Any]) -> None:
-    """Take note of an error, also where nobody waits for it any more."""
-    if not waiting.cancelled():
-        waiting.exception()
-
-
-def _within(end: float, call: Callable[[], T], writes: bool) -> T:
-    with until(math.inf if writes else end):
-        return call()
-
-
-def build(desk: Desk, workers: Workers) -> Server[Any]:
-    """The server for that desk; it runs on any transport of the mcp package."""
-    offers = _Offers(desk, workers)
+def build(verbs: ToolVerbs, workers: ToolWorkers) -> Server[Any]:
+    """The server for those verbs; it runs on any transport of the mcp package."""
+    handlers = _Handlers(verbs, workers)
     return Server(
         "retcon", version=retcon.__version__, title="retcon memory",
         description="Memory for language agents under a token budget.",
-        instructions=_ABOUT + (_BOUND if desk.bound else _FREE),
-        on_list_tools=offers.list_tools, on_call_tool=offers.call_tool,
-        on_list_resources=offers.list_resources, on_list_resource_templates=offers.list_templates,
-        on_read_resource=offers.read_resource, on_list_prompts=offers.list_prompts, on_get_prompt=offers.get_prompt,
+        instructions=_ABOUT + (_BOUND if verbs.bound else _FREE),
+        on_list_tools=handlers.list_tools, on_call_tool=handlers.call_tool,
+        on_list_resources=handlers.list_resources, on_list_resource_templates=handlers.list_templates,
+        on_read_resource=handlers.read_resource, on_list_prompts=handlers.list_prompts,
+        on_get_prompt=handlers.get_prompt,
     )  # fmt: skip
 
 
-class _Offers:
-    """The handlers."""
+class _Handlers:
+    """What answers each kind of request."""
 
-    def __init__(self, desk: Desk, workers: Workers) -> None:
-        self.desk, self.workers, self.bound = desk, workers, desk.bound
-        self.listed = [tool.listed(bound=desk.bound) for tool in TOOLS.values()]
+    def __init__(self, verbs: ToolVerbs, workers: ToolWorkers) -> None:
+        self.verbs, self.workers, self.bound = verbs, workers, verbs.bound
+        self.tools = [tool.to_mcp(bound=verbs.bound) for tool in TOOLS.values()]
 
     async def list_tools(self, context: Context, params: t.PaginatedRequestParams | None) -> t.ListToolsResult:
-        return t.ListToolsResult(tools=self.listed)
+        return t.ListToolsResult(tools=self.tools)
 
     async def call_tool(self, context: Context, params: t.CallToolRequestParams) -> t.CallToolResult:
         try:
             return _result(await self._call(params.name, params.arguments or {}))
         except Exception as error:
-            return t.CallToolResult(content=[_text(told(error))], is_error=True)
+            return t.CallToolResult(content=[_text(error_line(error))], is_error=True)
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> BaseModel:
         tool = TOOLS.get(name)
         if tool is None:
             raise InputError(f"there is no tool {name[:40]!r}; there are {', '.join(TOOLS)}")
         given = tool.read(arguments, bound=self.bound)
-        waits = tool.model and self.desk.memory.chat is not None
-        return await self._at_desk(lambda desk: tool.call(desk, given), model=waits, writes=tool.writes)
+        waits = tool.model and self.verbs.memory.chat is not None
+        return await self._run(lambda verbs: tool.call(verbs, given), model=waits, writes=tool.writes)
 
-    async def _at_desk(self, act: Callable[[Desk], T], *, model: bool, writes: bool = False) -> T:
+    async def _run(self, act: Callable[[ToolVerbs], T], *, model: bool, writes: bool = False) -> T:
         left = Event()
-        desk = replace(self.desk, stopped=left.is_set)
+        verbs = replace(self.verbs, stopped=left.is_set)
         try:
-            return await self.workers.run(lambda: act(desk), model=model, writes=writes)
+            return await self.workers.run(lambda: act(verbs), model=model, writes=writes)
         finally:
             left.set()  # after the result nobody asks any more
 
@@ -184,9 +173,9 @@ class _Offers:
     async def read_resource(self, context: Context, params: t.ReadResourceRequestParams) -> t.ReadResourceResult:
         if not params.uri.startswith(MEMORY):
             raise MCPError(t.INVALID_PARAMS, f"a memory is read as {MEMORY}ID")
-        wanted = shapes.One(id=unquote(params.uri.removeprefix(MEMORY)))
+        wanted = schema.OneArguments(id=unquote(params.uri.removeprefix(MEMORY)))
         with _as_protocol_errors():
-            found = await self._at_desk(lambda desk: desk.get(wanted), model=False)
+            found = await self._run(lambda verbs: verbs.get(wanted), model=False)
         content = t.TextResourceContents(uri=params.uri, mime_type=JSON, text=_json(_plain(found)))
         return t.ReadResourceResult(contents=[content])
 
@@ -205,20 +194,20 @@ class _Offers:
             raise MCPError(t.INVALID_PARAMS, f"there is no prompt {params.name[:40]!r}; there is {PROMPT}")
         if "question" not in given or not given.keys() <= {"question", *(() if self.bound else ("user_id",))}:
             raise MCPError(t.INVALID_PARAMS, f"{PROMPT} takes a question{'' if self.bound else ' and a user_id'}")
-        wanted = shapes.Context(query=given["question"], user_id=given.get("user_id"))
+        wanted = schema.ContextArguments(query=given["question"], user_id=given.get("user_id"))
         with _as_protocol_errors():
-            found = await self._at_desk(lambda desk: desk.context(wanted), model=self.desk.memory.chat is not None)
+            found = await self._run(lambda verbs: verbs.context(wanted), model=self.verbs.memory.chat is not None)
         held = as_data(found.text) or "Nothing is known."
         words = f"<memory>\n{held}\n</memory>\n\n{given['question']}"
         return t.GetPromptResult(messages=[t.PromptMessage(role="user", content=_text(words))])
 
 
-def told(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """The error in one plain line; of a fault that is none of ours, the kind alone."""
     text = str(error) if isinstance(error, RetconError) else f"a fault of retcon itself: {type(error).__name__}"
     if not isinstance(error, RetconError):
         print(f"retcon: {text}", file=sys.stderr)
-    return line(text, LONGEST)
+    return one_line(text, LONGEST)
 
 
 @contextlib.contextmanager
@@ -227,9 +216,9 @@ def _as_protocol_errors() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise MCPError(t.INVALID_PARAMS, told(error)) from None
+        raise MCPError(t.INVALID_PARAMS, error_line(error)) from None
     except Exception as error:
-        raise MCPError(t.INTERNAL_ERROR, told(error)) from None
+        raise MCPError(t.INTERNAL_ERROR, error_line(error)) from None
 
 
 def _result(found: BaseModel) -> t.CallToolResult:
@@ -238,18 +227,18 @@ def _result(found: BaseModel) -> t.CallToolResult:
     A context comes as its text alone, with a short second part: as JSON it would cost more than its budget.
     """
     plain = _plain(found)
-    if isinstance(found, shapes.ContextResult):
+    if isinstance(found, schema.ContextResult):
         content: list[t.ContentBlock] = [_text(found.text or _nothing(found)), _text(_footer(found))]
     else:
         content = [_text(_json(plain))]
     return t.CallToolResult(content=content, structured_content=plain)
 
 
-def _nothing(found: shapes.ContextResult) -> str:
+def _nothing(found: schema.ContextResult) -> str:
     return f"Nothing fits in {found.budget} tokens." if found.dropped else "Memory holds nothing on this."
 
 
-def _footer(found: shapes.ContextResult) -> str:
+def _footer(found: schema.ContextResult) -> str:
     again = f"; for another text exclude {json.dumps(found.tried)}" if found.more else ""
     sources = ", ".join(each.id for each in found.sources[:10])
     return f"[{found.action}, {found.tokens} of {found.budget} tokens; sources: {sources or 'none'}{again}]"

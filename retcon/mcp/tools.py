@@ -12,8 +12,8 @@ from pydantic import BaseModel, ValidationError
 
 from retcon.errors import InputError
 from retcon.grant import IDS
-from retcon.mcp import shapes
-from retcon.mcp.desk import Desk
+from retcon.mcp import schema
+from retcon.mcp.verbs import ToolVerbs
 from retcon.serving import complaint
 
 _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
@@ -24,14 +24,14 @@ _DELETES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempote
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool: its words, its shapes, and what it does at a desk."""
+    """One tool: its words, what it takes and gives, and what it does."""
 
     name: str
     title: str
     about: str
-    takes: type[shapes.Arguments]
+    takes: type[schema.Arguments]
     gives: type[BaseModel]
-    call: Callable[[Desk, Any], BaseModel]
+    call: Callable[[ToolVerbs, Any], BaseModel]
     hints: ToolAnnotations
     model: bool = False  # may wait for a model
 
@@ -45,17 +45,17 @@ class Tool:
         own = [name for name in self.takes.model_fields if name not in IDS]
         return own if bound else [*own, *IDS]
 
-    def listed(self, *, bound: bool) -> Listed:
+    def to_mcp(self, *, bound: bool) -> Listed:
         """The tool as it is published."""
-        schema = self.takes.model_json_schema()
-        schema["properties"] = {name: schema["properties"][name] for name in self.arguments(bound=bound)}
+        published = self.takes.model_json_schema()
+        published["properties"] = {name: published["properties"][name] for name in self.arguments(bound=bound)}
         hints = self.hints.model_copy(update={"title": self.title})  # where older clients look for it
         return Listed(
-            name=self.name, title=self.title, description=self.about, input_schema=schema | {"title": self.title},
+            name=self.name, title=self.title, description=self.about, input_schema=published | {"title": self.title},
             output_schema=self.gives.model_json_schema(), annotations=hints,
         )  # fmt: skip
 
-    def read(self, arguments: dict[str, Any], *, bound: bool) -> shapes.Arguments:
+    def read(self, arguments: dict[str, Any], *, bound: bool) -> schema.Arguments:
         """The arguments, checked; what is wrong with them is told in one line that repeats none of their values."""
         known = self.arguments(bound=bound)
         unknown = [name for name in arguments if name not in known]
@@ -79,9 +79,9 @@ TOOLS = {
             "Use it as soon as you learn it, one fact or turn per memory, in words that can be understood on their own "
             "and with the date it happened. The text is kept exactly as given. To correct an older memory, name it in "
             "`supersedes`. Give an `id` where a call may be repeated. Returns the ids.",
-            shapes.Add,
-            shapes.Added,
-            Desk.add,
+            schema.AddArguments,
+            schema.AddResult,
+            ToolVerbs.add,
             _ADDS,
         ),
         Tool(
@@ -90,9 +90,9 @@ TOOLS = {
             "List the memories that match a query, best first, with ids and scores. Use it to find the id of a memory "
             "to correct or delete, or to browse. To answer a question use get_memory_context, which gives ready text "
             "within a token budget.",
-            shapes.Search,
-            shapes.SearchResult,
-            Desk.search,
+            schema.SearchArguments,
+            schema.SearchResult,
+            ToolVerbs.search,
             _READS,
         ),
         Tool(
@@ -103,9 +103,9 @@ TOOLS = {
             "and how it was made. Where the text does not hold the answer and `more` is true, call again with "
             "`exclude` set to the `tried` list: the memories are then packed another way. An empty text means that "
             "memory holds nothing on the query.",
-            shapes.Context,
-            shapes.ContextResult,
-            Desk.context,
+            schema.ContextArguments,
+            schema.ContextResult,
+            ToolVerbs.context,
             _READS,
             model=True,
         ),
@@ -116,9 +116,9 @@ TOOLS = {
             "text does not hold the answer. Use it for one plain question where you need no wording of the sources. "
             "Returns the answer, or in_memory false where memory does not hold it. Needs a server that was started "
             "with a model; else use get_memory_context.",
-            shapes.Ask,
-            shapes.AskResult,
-            Desk.ask,
+            schema.AskArguments,
+            schema.AskResult,
+            ToolVerbs.ask,
             _ASKS,
             model=True,
         ),
@@ -126,9 +126,9 @@ TOOLS = {
             "get_memory",
             "Get one memory",
             "Get one memory in full by its id: text, speaker, date, metadata, and whether it was corrected since.",
-            shapes.One,
-            shapes.MemoryItem,
-            Desk.get,
+            schema.OneArguments,
+            schema.MemoryItem,
+            ToolVerbs.get,
             _READS,
         ),
         Tool(
@@ -136,9 +136,9 @@ TOOLS = {
             "Get the sources of a text",
             "Get the original memories behind a text, whole and word for word, with every earlier and later version. "
             "Use it to check or quote what get_memory_context or ask_memory gave you: pass the ids of its `sources`.",
-            shapes.Many,
-            shapes.SourcesResult,
-            Desk.sources,
+            schema.ManyArguments,
+            schema.SourcesResult,
+            ToolVerbs.sources,
             _READS,
         ),
         Tool(
@@ -146,18 +146,18 @@ TOOLS = {
             "Delete one memory",
             "Delete one memory and everything made from it, for good. Use it only where the user asks for it; to "
             "correct a memory use add_memory with `supersedes`, which keeps the history.",
-            shapes.One,
-            shapes.Gone,
-            Desk.delete,
+            schema.OneArguments,
+            schema.DeleteResult,
+            ToolVerbs.delete,
             _DELETES,
         ),
         Tool(
             "delete_all_memories",
             "Delete all memories",
             "Delete every memory of a user, agent or run, for good. Use it only where the user asks for exactly that.",
-            shapes.Whose,
-            shapes.Gone,
-            Desk.delete_all,
+            schema.ScopeArguments,
+            schema.DeleteResult,
+            ToolVerbs.delete_all,
             _DELETES,
         ),
         Tool(
@@ -165,9 +165,9 @@ TOOLS = {
             "Explain a decision",
             "Say how get_memory_context would make its text for a query and budget, and why: the action, the expected "
             "usefulness of each action and the numbers behind it. Writes no text. Use it where the user asks why.",
-            shapes.Context,
-            shapes.DecisionResult,
-            Desk.explain,
+            schema.ContextArguments,
+            schema.DecisionResult,
+            ToolVerbs.explain,
             _READS,
         ),
     )

@@ -29,8 +29,8 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from retcon.errors import InputError
-from retcon.mcp.server import Workers
-from retcon.serving import bracketed, error_body, host_name, http_server, is_loopback, line, listening, proxied
+from retcon.mcp.server import ToolWorkers
+from retcon.serving import error_body, host_name, http_server, is_loopback, is_proxied, listen, one_line, url_host
 
 PATH = "/mcp"
 GRACE = 3.0  # seconds that writes, and answers over HTTP, have to end
@@ -44,7 +44,7 @@ _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 # -- standard input and output -----------------------------------------------------------------------------------------
 
 
-def serve_stdio(server: Server[Any], workers: Workers, close: Callable[[], None]) -> None:
+def serve_stdio(server: Server[Any], workers: ToolWorkers, close: Callable[[], None]) -> None:
     """Answer on standard output what comes on standard input, until that ends or a signal comes."""
     _log_plainly()
     if sys.stdin.isatty():
@@ -53,16 +53,16 @@ def serve_stdio(server: Server[Any], workers: Workers, close: Callable[[], None]
     leave(workers, close)
 
 
-async def _stdio(server: Server[Any], workers: Workers, close: Callable[[], None]) -> None:
+async def _stdio(server: Server[Any], workers: ToolWorkers, close: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     if sys.platform != "win32":  # where event loops take no signal handlers, and a signal just ends the process
         for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, 130)):
             loop.add_signal_handler(number, _end, workers, close, code)
-    async with stdio_server() as (read, write), _refusing(read, write) as heard:
+    async with stdio_server() as (read, write), _refuse_bad_lines(read, write) as heard:
         await server.run(heard, write, server.create_initialization_options())
 
 
-def _end(workers: Workers, close: Callable[[], None], code: int) -> None:
+def _end(workers: ToolWorkers, close: Callable[[], None], code: int) -> None:
     """End the process: the thread that waits for standard input cannot be woken."""
     workers.finish(GRACE)
     close()
@@ -70,7 +70,7 @@ def _end(workers: Workers, close: Callable[[], None], code: int) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _refusing(read: Any, write: Any) -> AsyncIterator[ObjectReceiveStream[SessionMessage | Exception]]:
+async def _refuse_bad_lines(read: Any, write: Any) -> AsyncIterator[ObjectReceiveStream[SessionMessage | Exception]]:
     """What is heard, less the lines that are no messages: those get an error, where the mcp package keeps silent."""
     send, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
 
@@ -140,7 +140,7 @@ class Address:
         A proxy may change the port of a name, so any port goes with a Host. An Origin is the server's own to the
         letter: another port of this machine is another program's.
         """
-        own = () if self.host in _EVERYWHERE or is_loopback(self.host) else (bracketed(self.host),)
+        own = () if self.host in _EVERYWHERE or is_loopback(self.host) else (url_host(self.host),)
         names = (*_LOCAL, *own, *self.names)
         ports = ("", f":{self.port}") if self.port == 80 else (f":{self.port}",)
         return TransportSecuritySettings(
@@ -150,23 +150,23 @@ class Address:
         )
 
 
-def serve_http(server: Server[Any], workers: Workers, close: Callable[[], None], address: Address) -> None:
+def serve_http(server: Server[Any], workers: ToolWorkers, close: Callable[[], None], address: Address) -> None:
     """Answer at `http://host:port/mcp` until a signal comes."""
     _log_plainly()
-    with listening(address.host, address.port) as opened:
+    with listen(address.host, address.port) as opened:
         host, port = opened.getsockname()[:2]
         security = replace(address, port=port).security
         app: Any = server.streamable_http_app(streamable_http_path=PATH, transport_security=security)
-        app = Named(Unproxied(app) if address.key is None else Keyed(app, address.key))
+        app = RequireHost(RefuseProxies(app) if address.key is None else RequireKey(app, address.key))
         web = http_server(app, seconds=SECONDS, grace=GRACE)
-        print(f"retcon: MCP at http://{bracketed(host)}:{port}{PATH}, Ctrl-C ends it", file=sys.stderr, flush=True)
+        print(f"retcon: MCP at http://{url_host(host)}:{port}{PATH}, Ctrl-C ends it", file=sys.stderr, flush=True)
         for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn passes a signal on once it has shut down: end here
             signal.signal(number, lambda *_: None)
         web.run(sockets=[opened])
     leave(workers, close)
 
 
-class Named:
+class RequireHost:
     """An app that answers no Host header that is not a name and a port: `[::1]:x.evil.example` begins like ours."""
 
     def __init__(self, app: Any) -> None:
@@ -180,7 +180,7 @@ class Named:
         await _refuse(send, 421, error_body("host", "the Host header names no host"))
 
 
-class Keyed:
+class RequireKey:
     """An app that answers those alone who send the key."""
 
     def __init__(self, app: Any, key: str) -> None:
@@ -198,14 +198,14 @@ class Keyed:
         return len(sent) == 1 and hmac.compare_digest(sent[0], self._wanted)
 
 
-class Unproxied:
+class RefuseProxies:
     """An app without a key, which answers nobody whom a proxy lets through: they may be anywhere."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http" or not proxied(scope["headers"]):
+        if scope["type"] != "http" or not is_proxied(scope["headers"]):
             await self.app(scope, receive, send)
             return
         await _refuse(send, 403, error_body("proxy", "a proxy passes this on: name a key with --key-env"))
@@ -220,7 +220,7 @@ async def _refuse(send: Any, status: int, body: bytes, *more: tuple[bytes, bytes
 # -- both --------------------------------------------------------------------------------------------------------------
 
 
-def leave(workers: Workers, close: Callable[[], None]) -> None:
+def leave(workers: ToolWorkers, close: Callable[[], None]) -> None:
     """Wait for writes under way. A call that waits for a model does not hold the process."""
     if not workers.finish(GRACE):
         close()
@@ -232,7 +232,7 @@ class _Plain(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         kind = record.exc_info[0] if record.exc_info else None
-        return "retcon: " + line(record.getMessage() + (f" ({kind.__name__})" if kind else ""))
+        return "retcon: " + one_line(record.getMessage() + (f" ({kind.__name__})" if kind else ""))
 
 
 def _log_plainly() -> None:

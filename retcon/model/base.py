@@ -55,7 +55,7 @@ def token_count(value: object) -> int | None:
     return value if whole and 0 <= value < MOST_TOKENS else None  # type: ignore[operator, return-value]
 
 
-def sound(reply: Reply) -> Reply:
+def sanitize(reply: Reply) -> Reply:
     """The reply with numbers that can be added up, sent and kept: others count as nothing."""
     seconds, logprob = reply.seconds, reply.logprob
     return replace(

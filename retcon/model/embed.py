@@ -52,7 +52,7 @@ class HashingEmbed:
     def __call__(self, texts: Sequence[str], /) -> NDArray[np.float32]:
         out = np.empty((len(texts), self.dim), np.float32)
         for start in range(0, len(texts), _BATCH):
-            out[start : start + _BATCH] = _unit_rows(self._sums(texts[start : start + _BATCH]))
+            out[start : start + _BATCH] = unit_rows(self._sums(texts[start : start + _BATCH]))
         return out
 
     def _sums(self, texts: Sequence[str]) -> NDArray[np.float64]:
@@ -88,7 +88,7 @@ class WordLlamaEmbed:
         full = [i for i, text in enumerate(texts) if words(text)]
         if full:
             out[full] = self._model.embed([texts[i] for i in full])
-        return _unit_rows(out)
+        return unit_rows(out)
 
 
 def embedder(spec: str | Embed | None = None) -> Embed:
@@ -104,7 +104,8 @@ def embedder(spec: str | Embed | None = None) -> Embed:
     return spec
 
 
-def _unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float32]:
+def unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float32]:
+    """The rows at length 1; a row of zeros stays one."""
     norms = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
     return (rows / np.where(norms > 0, norms, 1.0)).astype(np.float32)
 

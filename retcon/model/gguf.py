@@ -216,7 +216,7 @@ class _Heard:
 
 def _result(waiting: Future[Reply | ModelError]) -> Reply | ModelError:
     """The answer, or an error once the caller's time is over."""
-    left = deadline.left()
+    left = deadline.seconds_left()
     try:
         return waiting.result(None if left == math.inf else left)
     except TimeoutError:

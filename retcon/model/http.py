@@ -43,6 +43,7 @@ from retcon.errors import (
     RateLimitError,
 )
 from retcon.model.base import Ask, Reply, clean, clean_messages, token_count
+from retcon.model.embed import unit_rows
 from retcon.tokens import counter
 from retcon.words import words
 
@@ -101,14 +102,14 @@ class Endpoint:
         if self.concurrency < 1 or self.retries < 0:
             raise InputError(f"concurrency is 1 or more and retries 0 or more, not {self.concurrency}, {self.retries}")
 
-    def redacted(self, said: str) -> str:
+    def redact(self, said: str) -> str:
         """The server's words in one line, without the key or a part of it, then cut."""
         near = " ".join(said.split())[:_NEAR]
         line = clean(" ".join("".join(c if c.isprintable() else " " for c in near).split()))
-        return without(self.key, line)[:_SAID] if self.key else line[:_SAID]
+        return hide_key(self.key, line)[:_SAID] if self.key else line[:_SAID]
 
 
-def without(key: str, line: str) -> str:
+def hide_key(key: str, line: str) -> str:
     """The beginning of the line without the key: as it is, with blanks in it, percent-encoded, in hex or in base64.
 
     A part of it that is long enough to be one by no accident goes too. More of the line than is shown is looked at, so
@@ -151,7 +152,7 @@ class HttpChat:
             raise InputError("an endpoint needs the name of the model to ask: model_name='...'")
         self.name = name
         self.endpoint = Endpoint(base, key, **options)
-        self._line = _Line(self.endpoint)
+        self._loop_thread = _LoopThread(self.endpoint)
         self._count = counter("estimate")
         self._refused: set[str] = set()  # parameters of _RENAMED that this model does not take
 
@@ -159,18 +160,18 @@ class HttpChat:
         return f"HttpChat({self.endpoint.base!r}, {self.name!r})"
 
     def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]:
-        return self._line.run([partial(self._ask, ask) for ask in asks])
+        return self._loop_thread.run([partial(self._ask, ask) for ask in asks])
 
     def close(self) -> None:
         """Close the connections; a later call opens new ones."""
-        self._line.close()
+        self._loop_thread.close()
 
     async def _ask(self, ask: Ask, client: _Client) -> Reply | ModelError:
         started = self.endpoint.clock()
         while True:
             known = len(self._refused)
             found = await client.post("/chat/completions", self._payload(ask))
-            if isinstance(found, _Refused):
+            if isinstance(found, _RefusedParameter):
                 self._refused |= {name for name in _RENAMED if found.parameter == name}
                 if len(self._refused) > known:
                     continue
@@ -220,7 +221,7 @@ class HttpEmbed:
     ) -> None:
         self.name = name
         self.endpoint = Endpoint(base, key, **{"most_bytes": 16 * MOST_BYTES, **options})
-        self._line = _Line(self.endpoint)
+        self._loop_thread = _LoopThread(self.endpoint)
         self._dim, self._batch = dim, batch
 
     def __repr__(self) -> str:
@@ -243,11 +244,11 @@ class HttpEmbed:
 
     def close(self) -> None:
         """Close the connections; a later call opens new ones."""
-        self._line.close()
+        self._loop_thread.close()
 
     def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
         parts = [texts[i : i + self._batch] for i in range(0, len(texts), self._batch)]
-        found = self._line.run([partial(self._part, part) for part in parts])
+        found = self._loop_thread.run([partial(self._part, part) for part in parts])
         for each in found:
             if isinstance(each, ModelError):
                 raise each
@@ -255,7 +256,7 @@ class HttpEmbed:
 
     async def _part(self, texts: Sequence[str], client: _Client) -> NDArray[np.float32] | ModelError:
         found = await client.post("/embeddings", {"model": self.name, "input": list(texts)})
-        if isinstance(found, _Refused):
+        if isinstance(found, _RefusedParameter):
             return found.error
         if isinstance(found, ModelError):
             return found
@@ -270,8 +271,7 @@ class HttpEmbed:
         self._dim = wanted[1]
         largest = np.abs(rows).max(axis=1, keepdims=True)
         rows = rows / np.where(largest > 0, largest, 1.0)  # squares of what is huge or tiny are no numbers
-        norms = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
-        return (rows / np.where(norms > 0, norms, 1.0)).astype(np.float32)
+        return unit_rows(rows)
 
 
 def mean_logprob(choice: Any) -> float | None:
@@ -289,7 +289,7 @@ def mean_logprob(choice: Any) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Refused:
+class _RefusedParameter:
     """A 400 that names the parameter it does not take."""
 
     parameter: str
@@ -297,7 +297,7 @@ class _Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class _Again:
+class _PassingFailure:
     """A failure that may pass: the error if it does not, and the seconds the server asks to wait."""
 
     error: ModelError
@@ -323,13 +323,13 @@ class _Client:
         self.bound = asyncio.Semaphore(endpoint.concurrency)
 
     async def post(self, path: str, payload: Mapping[str, Any]) -> Any:
-        """The reply's JSON, a `_Refused`, or the error that was left after the retries."""
+        """The reply's JSON, a `_RefusedParameter`, or the error that was left after the retries."""
         body = json.dumps(payload).encode()
         async with self.bound:
             until = self.endpoint.clock() + self.endpoint.timeout * self.endpoint.patience
             for turn in range(self.endpoint.retries + 1):
                 found = await self._attempt(path, body, until)
-                if not isinstance(found, _Again):
+                if not isinstance(found, _PassingFailure):
                     return found
                 if turn == self.endpoint.retries:
                     break
@@ -354,9 +354,9 @@ class _Client:
             async with asyncio.timeout(limit):
                 status, headers, said = await self._exchange(path, body)
         except (TimeoutError, self.httpx.TimeoutException):
-            return _Again(ModelTimeoutError(f"{where}: no complete reply within {limit:.3g} s"))
+            return _PassingFailure(ModelTimeoutError(f"{where}: no complete reply within {limit:.3g} s"))
         except self.httpx.TransportError as error:
-            return _Again(ModelUnavailableError(f"{where}: {_plain_failure(error)}"))
+            return _PassingFailure(ModelUnavailableError(f"{where}: {_plain_failure(error)}"))
         except (self.httpx.HTTPError, self.httpx.InvalidURL, ValueError) as error:
             return ModelError(f"{where}: the request failed ({type(error).__name__})")
         if said is None:
@@ -382,27 +382,28 @@ class _Client:
     def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Any:
         """What an answer other than 200 means."""
         said, parameter, code = _server_words(body)
-        line = f"{self.endpoint.base}: {status} {self.endpoint.redacted(said)}".rstrip()
+        line = f"{self.endpoint.base}: {status} {self.endpoint.redact(said)}".rstrip()
         lowered = f"{said} {code}".lower()
         if status in (401, 403):
             return AuthError(line if self.endpoint.key else f"{line} (no key was given)")
         if status == 429:
             wait = retry_after(headers.get("retry-after"), self.endpoint.now())
             limited = RateLimitError(line, wait)
-            return limited if "insufficient_quota" in lowered else _Again(limited, wait)
+            return limited if "insufficient_quota" in lowered else _PassingFailure(limited, wait)
         if status in (400, 413, 422, 500) and any(phrase in lowered for phrase in _TOO_LONG):
             return ContextTooLongError(line)
         if status == 408:
-            return _Again(ModelTimeoutError(line))
+            return _PassingFailure(ModelTimeoutError(line))
         if status == 409 or status >= 500:
-            return _Again(ModelUnavailableError(line), retry_after(headers.get("retry-after"), self.endpoint.now()))
+            wait = retry_after(headers.get("retry-after"), self.endpoint.now())
+            return _PassingFailure(ModelUnavailableError(line), wait)
         if 300 <= status < 400:
             return ModelError(f"{line}: redirects are not followed, give the final base URL")
         error = ModelError(line)
-        return _Refused(parameter, error) if status == 400 and code.startswith("unsupported_") else error
+        return _RefusedParameter(parameter, error) if status == 400 and code.startswith("unsupported_") else error
 
 
-class _Line:
+class _LoopThread:
     """A private event loop in a thread of its own, made when first needed and again after a fork or a close."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -412,18 +413,18 @@ class _Line:
         self._pid = -1
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: _Client | None = None
-        self._stop: Callable[[], object] = _nothing
+        self._stop: Callable[[], object] = _do_nothing
 
     def run(self, jobs: Sequence[Callable[[_Client], Coroutine[Any, Any, T]]]) -> list[T]:
         """What each job returns, in order."""
         if not jobs:
             return []
-        loop, client = self._running()
+        loop, client = self._start()
 
         async def every() -> list[T]:
             return list(await asyncio.gather(*(job(client) for job in jobs)))
 
-        left = deadline.left()
+        left = deadline.seconds_left()
         future = asyncio.run_coroutine_threadsafe(every(), loop)
         try:
             return future.result(None if left == math.inf else left)
@@ -438,9 +439,9 @@ class _Line:
         with self._lock:
             if self._pid == os.getpid():
                 self._stop()
-            self._pid, self._loop, self._client, self._stop = -1, None, None, _nothing
+            self._pid, self._loop, self._client, self._stop = -1, None, None, _do_nothing
 
-    def _running(self) -> tuple[asyncio.AbstractEventLoop, _Client]:
+    def _start(self) -> tuple[asyncio.AbstractEventLoop, _Client]:
         if self._pid not in (-1, os.getpid()):  # forked: the thread stayed behind, and the lock may be held for ever
             self._lock, self._pid = threading.Lock(), -1
         with self._lock:
@@ -448,13 +449,13 @@ class _Line:
                 loop = self._loop = asyncio.new_event_loop()
                 thread = threading.Thread(target=_serve_loop, args=(loop,), name="retcon-http", daemon=True)
                 thread.start()
-                self._client = asyncio.run_coroutine_threadsafe(_make(self.endpoint), loop).result()
+                self._client = asyncio.run_coroutine_threadsafe(_make_client(self.endpoint), loop).result()
                 self._stop = weakref.finalize(self, _stop_loop, loop, self._client, thread, os.getpid())
                 self._pid = os.getpid()
             return self._loop, self._client
 
 
-async def _make(endpoint: Endpoint) -> _Client:
+async def _make_client(endpoint: Endpoint) -> _Client:
     return _Client(endpoint)
 
 
@@ -484,7 +485,7 @@ def _stop_loop(loop: asyncio.AbstractEventLoop, client: _Client, thread: threadi
     thread.join(5)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 

@@ -1,21 +1,21 @@
 """The REST service: memory over HTTP, for several users who may not see each other's notes. Extra [server].
 
-schema.py   what may be asked and what comes back, with examples
-calls.py    one function a verb: a grant and a request -> plain JSON values; the scope is forced here
-app.py      the routes
-gate.py     who may come in: host, origin, key, rate, size, how many at once; one log line and one count for each
-keys.py     Bearer keys, hashed, each bound to a scope
-private.py  small files that only their owner may read
-once.py     the same request with the same Idempotency-Key is done once
-cursors.py  where a page ended, sealed
-workers.py  threads for reads, one for writes; what takes too long
-faults.py   every error as one JSON shape
-limits.py   how much is too much
-metrics.py  Prometheus text
-logs.py     JSON lines without anybody's words
-about.py    the page at /docs
-page.py     the page at /
-run.py      listen, serve, stop without losing what was accepted
+app.py           the routes
+schema.py        what may be asked and what comes back, with examples
+verbs.py         one function a verb: a grant and a request -> plain JSON values; the scope is forced here
+middleware.py    who may come in: host, origin, key, rate, size, how many at once; one log line and one count for each
+keys.py          Bearer keys, hashed, each bound to a scope
+private_file.py  small files that only their owner may read
+idempotency.py   the same request with the same Idempotency-Key is done once
+cursors.py       where a page ended, sealed
+workers.py       threads for reads, one for writes; what takes too long
+refusals.py      every error as one JSON shape
+limits.py        how much is too much
+metrics.py       Prometheus text
+logs.py          JSON lines without anybody's words
+openapi.py       the API's description, and the page at /docs
+page.py          the page at /
+run.py           listen, serve, stop without losing what was accepted
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from retcon.server.limits import Limits
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from retcon.server.once import Once
+    from retcon.server.idempotency import Idempotency
 
 
 def create_app(
@@ -40,14 +40,14 @@ def create_app(
     *,
     keys: Keys | None = None,
     limits: Limits | None = None,
-    once: Once | None = None,
+    idempotency: Idempotency | None = None,
     reports: Path | None = None,
 ) -> FastAPI:
     """The ASGI application that serves this memory, which stays the caller's to close.
 
     `keys` say who may come in; without any, only this machine may. `limits` bound what one request may ask for.
-    `once` remembers which request was answered how (default: a file beside the store). `reports` is a folder that
-    `retcon report` wrote, shown on the page.
+    `idempotency` remembers which request was answered how (default: a file beside the store). `reports` is a folder
+    that `retcon report` wrote, shown on the page.
     """
     try:
         from retcon.server.app import build
@@ -55,7 +55,7 @@ def create_app(
         if (error.name or "").split(".")[0] not in ("fastapi", "pydantic", "starlette"):
             raise
         raise MissingExtraError("the REST service", "server") from None
-    return build(memory, keys=keys, limits=limits or Limits(), once=once, reports=reports)
+    return build(memory, keys=keys, limits=limits or Limits(), idempotency=idempotency, reports=reports)
 
 
 __all__ = ["Grant", "Keys", "Limits", "create_app"]

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVarTuple
 from urllib.parse import unquote
 
 from fastapi import FastAPI, Header, Query, Request, Response
@@ -24,21 +24,22 @@ import retcon
 from retcon.errors import InputError, RetconError
 from retcon.grant import Grant
 from retcon.memory import Memory
-from retcon.server import about, page
+from retcon.server import openapi, page
 from retcon.server import schema as s
-from retcon.server.calls import Calls, Write
 from retcon.server.cursors import Cursors
-from retcon.server.faults import Refused, invalid, refused
-from retcon.server.gate import Gate
+from retcon.server.idempotency import Idempotency
 from retcon.server.keys import Keys
 from retcon.server.limits import Limits
 from retcon.server.metrics import Metrics
-from retcon.server.once import Once
+from retcon.server.middleware import Admission
+from retcon.server.refusals import Refusal, invalid_request, refusal_of
+from retcon.server.verbs import HttpVerbs, Write
 from retcon.server.workers import Workers
 from retcon.serving import error_body
 from retcon.store.purging import Purger
 
 Plain = dict[str, Any]
+Given = TypeVarTuple("Given")  # what a verb takes beside the grant
 Key = Annotated[
     str | None,
     Header(
@@ -49,7 +50,7 @@ Key = Annotated[
 NoteId = Annotated[
     str,
     PathPart(description="The id of a note, percent-encoded: a slash in it is %2F."),
-    AfterValidator(unquote),  # the gate has left it as it was sent
+    AfterValidator(unquote),  # the middleware has left it as it was sent
 ]
 WHY = {
     400: "The body is not JSON, or names something twice.",
@@ -72,7 +73,7 @@ class StrictRequest(Request):
     """A request whose body names nothing twice: another reader could take the other of the two values."""
 
     async def json(self) -> Any:
-        return s.parsed(await self.body())
+        return s.parse_json(await self.body())
 
 
 class StrictRoute(APIRoute):
@@ -91,37 +92,44 @@ class StrictRoute(APIRoute):
 class Service:
     """What the routes share."""
 
-    calls: Calls
+    verbs: HttpVerbs
     workers: Workers
-    once: Once
+    idempotency: Idempotency
     metrics: Metrics
 
-    async def read(self, request: Request, call: Callable[[Grant], Plain], *, model: bool = False) -> Response:
-        """The answer of a verb that only reads."""
+    async def read(
+        self, request: Request, verb: Callable[[Grant, *Given], Plain], *given: *Given, model: bool = False
+    ) -> Response:
+        """The answer of a verb that only reads, asked with the caller's grant and what is given."""
         grant = request.state.grant
         key = grant.id if grant else "nobody"  # on a page that needs no key
-        act = partial(_with_bytes, call, grant)
-        found, body = await self.workers.read(key, act, request.state.deadline, model=model)
+        act = partial(_encode, verb, grant, *given)
+        found, body = await self.workers.run("model" if model else "read", key, act, request.state.deadline)
         self._count(found)
         return _json(body)
 
-    async def write(self, request: Request, key: str | None, make: Callable[[Grant], Write]) -> Response:
+    async def write(
+        self, request: Request, key: str | None, verb: Callable[[Grant, *Given], Write], *given: *Given
+    ) -> Response:
         """The answer of a write, which is done once for each Idempotency-Key."""
         grant, deadline = request.state.grant, request.state.deadline
-        done, body = await self.workers.write(grant.id, partial(self._done, make, grant, key), deadline)
+        act = partial(self._do, verb, grant, key, *given)
+        done, body = await self.workers.run("write", grant.id, act, deadline)
         self.metrics.count("retcon_notes_added_total", done.get("added", 0))
         self.metrics.count("retcon_notes_deleted_total", done.get("deleted", 0))
         return _json(body)
 
-    def _done(self, make: Callable[[Grant], Write], grant: Grant, key: str | None) -> tuple[dict[str, int], bytes]:
-        write, again = make(grant), False
+    def _do(
+        self, verb: Callable[[Grant, *Given], Write], grant: Grant, key: str | None, *given: *Given
+    ) -> tuple[dict[str, int], bytes]:
+        write, again = verb(grant, *given), False
         if key is None:
             kept = write.do(None)
         else:
-            turn = self.once.turn(grant.id, key, write.asked)
-            kept, again = self.once.done(turn, lambda: write.do(turn))
+            keyed = self.idempotency.identify(grant.id, key, write.asked)
+            kept, again = self.idempotency.do_once(keyed, lambda: write.do(keyed))
         answer = write.answer(kept)
-        return {} if again else _tally(answer), dumped(answer)
+        return {} if again else _tally(answer), to_json(answer)
 
     def _count(self, found: Plain) -> None:
         if "tried" in found:
@@ -131,12 +139,15 @@ class Service:
             self.metrics.count("retcon_model_calls_total", found["usage"]["model_calls"])
 
 
-def build(memory: Memory, *, keys: Keys | None, limits: Limits, once: Once | None, reports: Path | None) -> FastAPI:
+def build(
+    memory: Memory, *, keys: Keys | None, limits: Limits, idempotency: Idempotency | None, reports: Path | None
+) -> FastAPI:
     """The application; see `retcon.server.create_app`."""
     if keys is not None:
         keys.check()
-    theirs, once = once, once or Once(":memory:" if memory.store.in_memory else f"{memory.store.path}.requests")
-    service = Service(Calls(memory, limits, Cursors(once.secret)), Workers(limits), once, Metrics())
+    path = ":memory:" if memory.store.in_memory else f"{memory.store.path}.requests"
+    once = idempotency or Idempotency(path)
+    service = Service(HttpVerbs(memory, limits, Cursors(once.secret)), Workers(limits), once, Metrics())
     pools = service.workers.pools
     service.metrics.watch("retcon_queued", lambda: {(("pool", name),): pool.queued for name, pool in pools.items()})
     service.metrics.watch("retcon_working", lambda: {(("pool", name),): pool.working for name, pool in pools.items()})
@@ -147,28 +158,28 @@ def build(memory: Memory, *, keys: Keys | None, limits: Limits, once: Once | Non
         yield
         await asyncio.to_thread(service.workers.close)
         await asyncio.to_thread(purger.close)
-        if theirs is None:
-            service.once.close()
+        if idempotency is None:
+            service.idempotency.close()
 
     app = FastAPI(
-        title="retcon", version=retcon.__version__, description=about.DESCRIPTION, docs_url=None, redoc_url=None,
+        title="retcon", version=retcon.__version__, description=openapi.DESCRIPTION, docs_url=None, redoc_url=None,
         openapi_url=None, lifespan=lifespan, redirect_slashes=False, separate_input_output_schemas=False,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},  # they hold addresses
     )  # fmt: skip
     app.state.service = service
     app.router.route_class = StrictRoute
-    app.add_middleware(Gate, keys=keys, limits=limits, metrics=service.metrics)
-    for kind in (Refused, RetconError, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, partial(_refused, service.metrics))
-    _writes(app, service)
-    _reads(app, service)
-    _recalls(app, service)
-    _facts(app, service)
+    app.add_middleware(Admission, keys=keys, limits=limits, metrics=service.metrics)
+    for kind in (Refusal, RetconError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, partial(_answer_error, service.metrics))
+    _add_write_routes(app, service)
+    _add_read_routes(app, service)
+    _add_recall_routes(app, service)
+    _add_service_routes(app, service)
     page.mount(app, reports=reports, guard=partial(_for_admins, "reports"))
     return app
 
 
-def _documented(out: type[Any] | None, *more: int) -> dict[int | str, dict[str, Any]]:
+def _responses(out: type[Any] | None, *more: int) -> dict[int | str, dict[str, Any]]:
     """What a route may answer, for the OpenAPI document."""
     found: dict[int | str, dict[str, Any]] = {
         code: {"model": s.ErrorOut, "description": WHY[code]} for code in sorted({*ALWAYS, *more})
@@ -178,130 +189,130 @@ def _documented(out: type[Any] | None, *more: int) -> dict[int | str, dict[str, 
     return found
 
 
-def _writes(app: FastAPI, service: Service) -> None:
-    calls = service.calls
+def _add_write_routes(app: FastAPI, service: Service) -> None:
+    verbs = service.verbs
 
-    @app.post("/memories", responses=_documented(s.AddOut, 400, 404, 409, 507), tags=["write"])
+    @app.post("/memories", responses=_responses(s.AddOut, 400, 404, 409, 507), tags=["write"])
     async def add(request: Request, body: s.AddIn, key: Key = None) -> Response:
         """Store a text, or a list of messages, as raw notes, in one transaction."""
-        return await service.write(request, key, lambda grant: calls.add(grant, body))
+        return await service.write(request, key, verbs.add, body)
 
-    @app.delete("/memories", responses=_documented(s.DeletedOut), tags=["write"])
-    async def delete_all(request: Request, query: Annotated[s.DeleteQuery, Query()], key: Key = None) -> Response:
+    @app.delete("/memories", responses=_responses(s.DeletedOut), tags=["write"])
+    async def delete_all(request: Request, query: Annotated[s.ScopeQuery, Query()], key: Key = None) -> Response:
         """Delete all notes of a user, agent or run, and all that stands on them."""
-        _once_each(request)
-        return await service.write(request, key, lambda grant: calls.delete_all(grant, query))
+        _refuse_repeats(request)
+        return await service.write(request, key, verbs.delete_all, query)
 
-    @app.delete("/memories/{id}", responses=_documented(s.DeletedOut, 404), tags=["write"])
+    @app.delete("/memories/{id}", responses=_responses(s.DeletedOut, 404), tags=["write"])
     async def delete(request: Request, id: NoteId, key: Key = None) -> Response:  # noqa: A002
         """Delete a note and all that stands on it. A note that it corrected is current again."""
-        return await service.write(request, key, lambda grant: calls.delete(grant, id))
+        return await service.write(request, key, verbs.delete, id)
 
-    @app.post("/memories/{id}/supersede", responses=_documented(s.SupersedeOut, 400, 404, 409, 507), tags=["write"])
+    @app.post("/memories/{id}/supersede", responses=_responses(s.SupersedeOut, 400, 404, 409, 507), tags=["write"])
     async def supersede(request: Request, id: NoteId, body: s.SupersedeIn, key: Key = None) -> Response:  # noqa: A002
         """Correct a note: recall finds the correction from now on, and history shows both."""
-        return await service.write(request, key, lambda grant: calls.supersede(grant, id, body))
+        return await service.write(request, key, verbs.supersede, id, body)
 
 
-def _reads(app: FastAPI, service: Service) -> None:
-    calls = service.calls
+def _add_read_routes(app: FastAPI, service: Service) -> None:
+    verbs = service.verbs
 
-    @app.get("/memories", responses=_documented(s.PageOut), tags=["read"])
+    @app.get("/memories", responses=_responses(s.PageOut), tags=["read"])
     async def page_of_notes(request: Request, query: Annotated[s.ListQuery, Query()]) -> Response:
         """Notes in the order they were added, page by page."""
-        _once_each(request)
-        return await service.read(request, lambda grant: calls.page(grant, query))
+        _refuse_repeats(request)
+        return await service.read(request, verbs.page, query)
 
-    @app.get("/memories/{id}", responses=_documented(s.NoteOut, 404), tags=["read"])
+    @app.get("/memories/{id}", responses=_responses(s.NoteOut, 404), tags=["read"])
     async def get(request: Request, id: NoteId) -> Response:  # noqa: A002
         """One note."""
-        return await service.read(request, lambda grant: calls.get(grant, id))
+        return await service.read(request, verbs.get, id)
 
-    @app.get("/memories/{id}/history", responses=_documented(s.PageOut, 404), tags=["read"])
+    @app.get("/memories/{id}/history", responses=_responses(s.PageOut, 404), tags=["read"])
     async def history(request: Request, id: NoteId, query: Annotated[s.HistoryQuery, Query()]) -> Response:  # noqa: A002
         """Every version of a note, oldest first, page by page."""
-        _once_each(request)
-        return await service.read(request, lambda grant: calls.history(grant, id, query))
+        _refuse_repeats(request)
+        return await service.read(request, verbs.history, id, query)
 
-    @app.get("/memories/{id}/sources", responses=_documented(s.SourcesOut, 404), tags=["read"])
+    @app.get("/memories/{id}/sources", responses=_responses(s.SourcesOut, 404), tags=["read"])
     async def sources(request: Request, id: NoteId) -> Response:  # noqa: A002
         """The raw notes behind a note (itself), or behind the record that a recall names."""
-        return await service.read(request, lambda grant: calls.sources(grant, id))
+        return await service.read(request, verbs.sources, id)
 
-    @app.post("/search", responses=_documented(s.SearchOut, 400), tags=["read"])
+    @app.post("/search", responses=_responses(s.SearchOut, 400), tags=["read"])
     async def search(request: Request, body: s.SearchIn) -> Response:
         """The best notes for a query."""
-        return await service.read(request, lambda grant: calls.search(grant, body))
+        return await service.read(request, verbs.search, body)
 
 
-def _recalls(app: FastAPI, service: Service) -> None:
-    calls = service.calls
-    model = calls.memory.chat is not None
+def _add_recall_routes(app: FastAPI, service: Service) -> None:
+    verbs = service.verbs
+    model = verbs.memory.chat is not None
 
-    @app.post("/recall", responses=_documented(s.RecallOut, 400), tags=["recall"])
+    @app.post("/recall", responses=_responses(s.RecallOut, 400), tags=["recall"])
     async def recall(request: Request, body: s.RecallIn) -> Response:
         """The best text within a budget, and why. `exclude` what was `tried` to get the next best."""
-        return await service.read(request, lambda grant: calls.recall(grant, body), model=model)
+        return await service.read(request, verbs.recall, body, model=model)
 
-    @app.post("/decide", responses=_documented(s.DecideOut, 400), tags=["recall"])
+    @app.post("/decide", responses=_responses(s.DecideOut, 400), tags=["recall"])
     async def decide(request: Request, body: s.DecideIn) -> Response:
         """The decision alone, with what each feature adds to it. Nothing is generated."""
-        return await service.read(request, lambda grant: calls.decide(grant, body))
+        return await service.read(request, verbs.decide, body)
 
-    @app.post("/ask", responses=_documented(s.AskOut, 400, 502), tags=["recall"])
+    @app.post("/ask", responses=_responses(s.AskOut, 400, 502), tags=["recall"])
     async def ask(request: Request, body: s.AskIn) -> Response:
         """The answer of the server's model to a question, from what is recalled, look by look."""
-        return await service.read(request, lambda grant: calls.ask(grant, body), model=True)
+        return await service.read(request, verbs.ask, body, model=True)
 
 
-def _facts(app: FastAPI, service: Service) -> None:
-    calls = service.calls
+def _add_service_routes(app: FastAPI, service: Service) -> None:
+    verbs = service.verbs
 
-    @app.get("/health", responses=_documented(s.HealthOut), tags=["service"])
+    @app.get("/health", responses=_responses(s.HealthOut), tags=["service"])
     async def health(request: Request) -> Response:
         """Whether the store can be read and every thread is there. With a key, also how many notes it may see."""
         if service.workers.broken:
-            raise Refused(503, "threads", "a thread of this server has ended", Retry_After="1")
+            raise Refusal(503, "threads", "a thread of this server has ended", Retry_After="1")
 
         def look(grant: Grant | None) -> Plain:
-            facts = {"ok": True, "version": retcon.__version__, "model": calls.memory.chat is not None}
+            facts = {"ok": True, "version": retcon.__version__, "model": verbs.memory.chat is not None}
             if grant is not None:
-                return facts | {"notes": calls.count(grant)}
-            calls.memory.store.get_record("")
+                return facts | {"notes": verbs.count(grant)}
+            verbs.memory.store.get_record("")
             return facts
 
         return await service.read(request, look)
 
-    @app.get("/metrics", response_class=PlainTextResponse, responses=_documented(None), tags=["service"])
+    @app.get("/metrics", response_class=PlainTextResponse, responses=_responses(None), tags=["service"])
     async def metrics(request: Request) -> Response:
         """Counts and times as Prometheus text. They tell of everybody, so they are for admin keys."""
         _for_admins("metrics", request)
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/openapi.json", include_in_schema=False)
-    async def openapi() -> Response:
-        return _json(dumped(about.document(app)))
+    async def openapi_json() -> Response:
+        return _json(to_json(openapi.document(app)))
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
-        return Response(about.html(about.document(app)), media_type="text/html", headers=about.HEADERS)
+        return Response(openapi.html(openapi.document(app)), media_type="text/html", headers=openapi.HEADERS)
 
 
 def _for_admins(what: str, request: Request) -> None:
     if not request.state.grant.admin:
-        raise Refused(403, "scope", f"{what} are for admin keys")
+        raise Refusal(403, "scope", f"{what} are for admin keys")
 
 
-def _with_bytes(call: Callable[[Grant], Plain], grant: Grant) -> tuple[Plain, bytes]:
-    found = call(grant)
-    return found, dumped(found)
+def _encode(verb: Callable[[Grant, *Given], Plain], grant: Grant, *given: *Given) -> tuple[Plain, bytes]:
+    found = verb(grant, *given)
+    return found, to_json(found)
 
 
 def _tally(answer: Plain) -> dict[str, int]:
     return {"added": len(answer.get("results", ())) or int("supersedes" in answer), "deleted": answer.get("deleted", 0)}
 
 
-def dumped(value: Any) -> bytes:
+def to_json(value: Any) -> bytes:
     """The value as JSON in UTF-8; escaped where a question holds half a character."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     try:
@@ -314,31 +325,31 @@ def _json(body: bytes) -> Response:
     return Response(body, media_type="application/json")
 
 
-def _once_each(request: Request) -> None:
+def _refuse_repeats(request: Request) -> None:
     """A parameter that is given twice would be read as its last value."""
     names = [name for name, _ in request.query_params.multi_items()]
     if len(set(names)) < len(names):
         raise InputError("a parameter is given twice")
 
 
-async def _refused(metrics: Metrics, _: Request, error: Exception) -> Response:
-    no = _reason(error)
+async def _answer_error(metrics: Metrics, _: Request, error: Exception) -> Response:
+    no = _refusal(error)
     metrics.count("retcon_refused_total", reason=no.code)
     return Response(error_body(no.code, no.message), no.status, no.headers, "application/json")
 
 
-def _reason(error: Exception) -> Refused:
-    if isinstance(error, Refused):
+def _refusal(error: Exception) -> Refusal:
+    if isinstance(error, Refusal):
         return error
     if isinstance(error, RequestValidationError):
-        return invalid(error.errors())
+        return invalid_request(error.errors())
     if isinstance(error, RetconError):
-        return refused(error)
-    if isinstance(error.__cause__, Refused):  # while the body was read
+        return refusal_of(error)
+    if isinstance(error.__cause__, Refusal):  # while the body was read
         return error.__cause__
     if isinstance(error, HTTPException):
         told = {400: ("bad_json", "the body is not JSON"), 404: ("no_route", "there is nothing at this address")}
         told |= {405: ("method", "this address does not take that method")}
         code, message = told.get(error.status_code, ("refused", "the request cannot be served"))
-        return Refused(error.status_code, code, message, **dict(error.headers or {}))
+        return Refusal(error.status_code, code, message, **dict(error.headers or {}))
     raise error

@@ -28,7 +28,7 @@ class Cursors:
         """The cursor of a place. The tag is a keyed hash of it, and what hides the place is a keyed hash of the tag."""
         plain = place.to_bytes(_PLACE, "big")
         tag = self._tag(grant, plain)
-        return base64.urlsafe_b64encode(tag + _mixed(plain, self._mask(tag))).decode()
+        return base64.urlsafe_b64encode(tag + _xor(plain, self._mask(tag))).decode()
 
     def read(self, grant: Grant, cursor: str) -> int:
         """The place of a cursor that was written for the same scope."""
@@ -37,7 +37,7 @@ class Cursors:
         except ValueError:
             sealed = b""
         tag, hidden = sealed[:_TAG], sealed[_TAG:]
-        plain = _mixed(hidden, self._mask(tag))
+        plain = _xor(hidden, self._mask(tag))
         if len(hidden) != _PLACE or not secrets.compare_digest(tag, self._tag(grant, plain)):
             raise InputError("the cursor is not one that this server gave to this key")
         return int.from_bytes(plain, "big")
@@ -50,5 +50,5 @@ class Cursors:
         return hashlib.blake2b(tag, key=self.secret, digest_size=_PLACE, person=b"retcon place").digest()
 
 
-def _mixed(one: bytes, other: bytes) -> bytes:
+def _xor(one: bytes, other: bytes) -> bytes:
     return bytes(a ^ b for a, b in zip(one, other, strict=False))

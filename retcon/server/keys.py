@@ -21,9 +21,9 @@ from typing import Any
 
 from retcon import validate
 from retcon.errors import InputError, StoreError
-from retcon.grant import IDS, Grant, crossing
+from retcon.grant import IDS, Grant, find_crossings
 from retcon.note import Scope
-from retcon.server.private import Private
+from retcon.server.private_file import PrivateFile, exclusive
 
 LONGEST = 128  # characters of a key that are looked at
 PATIENCE = 0.5  # seconds to wait for another process: the server looks here before it does anything else
@@ -69,7 +69,7 @@ class Keys:
     """Keys in one small SQLite file, which only its owner may read. Made with the first key; changes count at once."""
 
     def __init__(self, path: str | os.PathLike[str], *, now: Callable[[], datetime] = utc_now) -> None:
-        self.now, self._file = now, Private(path, _SCHEMA, patience=PATIENCE)
+        self.now, self._file = now, PrivateFile(path, _SCHEMA, patience=PATIENCE)
         self._seen = False  # whether there were keys at an earlier look: then nothing opens the server again
 
     def add(
@@ -94,9 +94,10 @@ class Keys:
             key_id, label, salt, _hash(secret, salt), scope.user_id, scope.agent_id, scope.run_id, int(admin),
             self._stamp(),
         )  # fmt: skip
-        with self._file.use() as connection, _exclusive(connection):
+        with self._file.use() as connection, exclusive(connection):
             _refuse_crossing([(scope, "this key"), *((each, f"key {held}") for each, held in _active(connection))])
             connection.execute("INSERT INTO key VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)", row)
+            connection.execute("COMMIT")
         return f"rk-{key_id}-{secret}", Entry(key_id, label or "", scope, admin, row[-1], None)
 
     def check(self) -> None:
@@ -172,18 +173,6 @@ class Keys:
         return self.now().isoformat(timespec="seconds")
 
 
-@contextmanager
-def _exclusive(connection: sqlite3.Connection) -> Iterator[None]:
-    """A transaction that nobody else writes in; it is kept if the block ends well."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-
-
 def _active(connection: sqlite3.Connection) -> list[tuple[Scope, str]]:
     """The scope and the id of every key that is bound and not revoked."""
     query = "SELECT id, user_id, agent_id, run_id FROM key WHERE revoked_at IS NULL AND NOT admin ORDER BY rowid"
@@ -191,16 +180,16 @@ def _active(connection: sqlite3.Connection) -> list[tuple[Scope, str]]:
 
 
 def _refuse_crossing(held: list[tuple[Scope, str]]) -> None:
-    found = next(crossing(held), None)
+    found = next(find_crossings(held), None)
     if found is not None:
-        first, second = (f"{who} ({_said(scope)})" for who in found for scope, name in held if name == who)
+        first, second = (f"{who} ({_describe(scope)})" for who in found for scope, name in held if name == who)
         raise InputError(
             f"{first} and {second} share notes and neither has all of the other's, so each could write what the other "
             "reads: bind one further, or 'retcon keys revoke' one"
         )
 
 
-def _said(scope: Scope) -> str:
+def _describe(scope: Scope) -> str:
     return ", ".join(f"{name} {value}" for name in IDS if (value := getattr(scope, name)) is not None)
 
 

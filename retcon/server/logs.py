@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any, TextIO
 
 LOGGER = logging.getLogger("retcon.server")
-LEVELS = ("info", "warning", "error")
 
 
 class JsonLines(logging.Formatter):
@@ -22,7 +21,7 @@ class JsonLines(logging.Formatter):
         line: dict[str, Any] = {"time": at, "level": record.levelname.lower(), "event": record.getMessage()}
         line |= getattr(record, "fields", {})
         if record.exc_info:
-            line |= where(record.exc_info[1])
+            line |= describe(record.exc_info[1])
         return json.dumps(line)
 
 
@@ -32,7 +31,7 @@ def event(level: int, name: str, **fields: Any) -> None:
         LOGGER.log(level, name, extra={"fields": fields})
 
 
-def where(error: BaseException | None) -> dict[str, Any]:
+def describe(error: BaseException | None) -> dict[str, Any]:
     """The class of an error and the places it went through, without its words; of SQLite's errors the name too."""
     if error is None:
         return {}

@@ -97,17 +97,17 @@ def mount(app: FastAPI, *, reports: Path | None, guard: Guard | None = None) -> 
     ticket = "" if guard is None else f"{secrets.token_urlsafe(18)}/"
 
     def front(request: Request) -> Response:
-        return _sent(request, assets().front, ASK_AGAIN)
+        return _send(request, assets().front, ASK_AGAIN)
 
     def file(request: Request) -> Response:
         known = assets()
         asset = known.files.get(request.path_params["name"]) if request.path_params["digest"] == known.digest else None
-        return _missing() if asset is None else _sent(request, asset, FOR_GOOD)
+        return _not_found() if asset is None else _send(request, asset, FOR_GOOD)
 
     def sample_notes(request: Request) -> Response:
-        return _json({"user_id": "robin", "notes": sample.notes(), "questions": _asked()})
+        return _json({"user_id": "robin", "notes": sample.notes(), "questions": _sample_questions()})
 
-    def listed(request: Request) -> Response:
+    def list_reports(request: Request) -> Response:
         if guard is not None:
             guard(request)
         return _json({"reports": [] if root is None else list(_reports(root, f"page/report/{ticket}"))})
@@ -115,12 +115,12 @@ def mount(app: FastAPI, *, reports: Path | None, guard: Guard | None = None) -> 
     def report(request: Request) -> Response:
         path: str = request.path_params["path"]
         if root is None or not secrets.compare_digest(path[: len(ticket)].encode(), ticket.encode()):
-            return _missing()
+            return _not_found()
         return _report(root, path[len(ticket) :])
 
     app.add_route("/", front, include_in_schema=False)
     app.add_route("/page/sample.json", sample_notes, include_in_schema=False)
-    app.add_route("/page/report.json", listed, include_in_schema=False)
+    app.add_route("/page/report.json", list_reports, include_in_schema=False)
     app.add_route("/page/report/{path:path}", report, include_in_schema=False)
     app.add_route("/page/{digest}/{name}", file, include_in_schema=False)
 
@@ -128,7 +128,7 @@ def mount(app: FastAPI, *, reports: Path | None, guard: Guard | None = None) -> 
 # -- what is sent ------------------------------------------------------------------------------------------------------
 
 
-def _sent(request: Request, asset: Asset, cache: str) -> Response:
+def _send(request: Request, asset: Asset, cache: str) -> Response:
     from starlette.responses import Response
 
     headers = {
@@ -147,7 +147,7 @@ def _json(value: Mapping[str, Any]) -> Response:
     return JSONResponse(value, headers={**HEADERS, "Cache-Control": ASK_AGAIN})
 
 
-def _missing() -> Response:
+def _not_found() -> Response:
     from starlette.responses import JSONResponse
 
     body = {"error": {"code": "not_found", "message": "there is no such file"}}
@@ -165,7 +165,7 @@ def _digest(*parts: bytes) -> str:
     return whole.hexdigest()[:16]
 
 
-def _asked() -> list[str]:
+def _sample_questions() -> list[str]:
     """One sample question of each kind."""
     first = {question.type: question.question for question in reversed(sample.questions())}
     return list(first.values())[::-1]
@@ -186,7 +186,7 @@ def _report(root: Path, path: str) -> Response:
 
     found = within(root, path)
     if found is None:
-        return _missing()
+        return _not_found()
     headers = {**HEADERS, "Content-Security-Policy": REPORT_POLICY, "Cache-Control": ASK_AGAIN}
     return FileResponse(found, media_type=TYPES[found.suffix], headers=headers)
 

@@ -21,7 +21,7 @@ from retcon.memory import Memory
 from retcon.server import create_app, logs
 from retcon.server.keys import Keys
 from retcon.server.limits import Limits
-from retcon.serving import bracketed, http_server, is_loopback, listening
+from retcon.serving import http_server, is_loopback, listen, url_host
 
 HOST, PORT = "127.0.0.1", 8700
 TURN = 0.001  # seconds after which a thread at work lets another one go on; by default Python takes 0.005
@@ -52,12 +52,12 @@ def serve(
         )  # fmt: skip
     except ModuleNotFoundError:
         raise MissingExtraError("the REST service", "server") from None
-    opened = listening(host, port)
+    opened = listen(host, port)
     sys.setswitchinterval(TURN)
     logs.to_stream(log)
     with _signals(server):
         if ready is not None:
-            ready(f"http://{bracketed(host)}:{opened.getsockname()[1]}")
+            ready(f"http://{url_host(host)}:{opened.getsockname()[1]}")
         server.run(sockets=[opened])
     logs.LOGGER.info("stopped")
 

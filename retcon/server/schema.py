@@ -13,30 +13,30 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from retcon.memory import DEFAULT_BUDGET
-from retcon.server.faults import Refused
-from retcon.serving import line
+from retcon.server.refusals import Refusal
+from retcon.serving import one_line
 
 Budget = Annotated[int, Field(ge=0, description="Tokens the text may cost, all that is rendered counted.")]
 
 
-def parsed(text: str | bytes) -> Any:
+def parse_json(text: str | bytes) -> Any:
     """The JSON value; a name that stands twice in one object is refused."""
-    return json.loads(text, object_pairs_hook=_once)
+    return json.loads(text, object_pairs_hook=_refuse_repeats)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise Refused(400, "bad_json", f"{line(twice, 60)!a} stands twice in one object")
+        raise Refusal(400, "bad_json", f"{one_line(twice, 60)!a} stands twice in one object")
     return found
 
 
-def _shown(**example: Any) -> ConfigDict:
+def _request(**example: Any) -> ConfigDict:
     return ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, json_schema_extra={"examples": [example]})
 
 
-class Ids(BaseModel):
+class ScopeIn(BaseModel):
     """Whose notes; what is left out is what the key says, or anybody's."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -46,7 +46,7 @@ class Ids(BaseModel):
     run_id: str | None = None
 
 
-class Which(Ids):
+class WhereIn(ScopeIn):
     """Whose notes, and which of them."""
 
     session: str | None = None
@@ -58,10 +58,10 @@ class Which(Ids):
     )
 
 
-class AddIn(Ids):
+class AddIn(ScopeIn):
     """What to store: `messages`, or `text` (also called `memory`). Raw notes are stored as they are."""
 
-    model_config = _shown(
+    model_config = _request(
         messages=[
             {"role": "user", "content": "I adopted a cat named Pixel."},
             {"role": "assistant", "content": "Congratulations!"},
@@ -85,7 +85,7 @@ class AddIn(Ids):
 class SupersedeIn(BaseModel):
     """A correction; the older note stays in the history."""
 
-    model_config = _shown(text="The cat is called Dot, not Pixel.", timestamp="2026-05-10")
+    model_config = _request(text="The cat is called Dot, not Pixel.", timestamp="2026-05-10")
 
     text: str | None = None
     memory: str | None = None
@@ -96,10 +96,10 @@ class SupersedeIn(BaseModel):
     metadata: dict[str, Any] | None = None
 
 
-class SearchIn(Which):
+class SearchIn(WhereIn):
     """A query for a ranked list."""
 
-    model_config = _shown(query="cat", user_id="ann", top_k=5)
+    model_config = _request(query="cat", user_id="ann", top_k=5)
 
     query: str
     top_k: Annotated[int, Field(ge=1)] | None = None
@@ -107,10 +107,10 @@ class SearchIn(Which):
     threshold: float | None = Field(None, description="Leave out notes with a lower score.")
 
 
-class DecideIn(Which):
+class DecideIn(WhereIn):
     """A query whose decision is asked for, without any text."""
 
-    model_config = _shown(query="When did I get my cat?", budget=64, user_id="ann")
+    model_config = _request(query="When did I get my cat?", budget=64, user_id="ann")
 
     query: str
     budget: Budget = DEFAULT_BUDGET
@@ -120,16 +120,16 @@ class DecideIn(Which):
 class RecallIn(DecideIn):
     """A query for the best text within a budget."""
 
-    model_config = _shown(query="When did I get my cat?", budget=64, user_id="ann", exclude=[], candidates=False)
+    model_config = _request(query="When did I get my cat?", budget=64, user_id="ann", exclude=[], candidates=False)
 
     action: str | None = Field(None, description="Force one action.")
     candidates: bool = Field(False, description="Also every candidate note, and what became of it.")
 
 
-class AskIn(Which):
+class AskIn(WhereIn):
     """A question that the server's model answers from what is recalled."""
 
-    model_config = _shown(question="When did I get my cat?", budget=64, user_id="ann", max_looks=2)
+    model_config = _request(question="When did I get my cat?", budget=64, user_id="ann", max_looks=2)
 
     question: str | None = None
     query: str | None = Field(None, description="Another name for question.")
@@ -141,14 +141,19 @@ class AskIn(Which):
     )
 
 
-class ListQuery(BaseModel):
-    """Which notes to list, and from where on."""
+class ScopeQuery(BaseModel):
+    """Whose notes, in an address."""
 
     model_config = ConfigDict(extra="forbid")
 
     user_id: str | None = None
     agent_id: str | None = None
     run_id: str | None = None
+
+
+class ListQuery(ScopeQuery):
+    """Which notes to list, and from where on."""
+
     session: str | None = None
     since: str | None = None
     until: str | None = None
@@ -167,20 +172,10 @@ class HistoryQuery(BaseModel):
     cursor: str | None = Field(None, description="`next` of the page before.")
 
 
-class DeleteQuery(BaseModel):
-    """Whose notes to delete: at least one id."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    user_id: str | None = None
-    agent_id: str | None = None
-    run_id: str | None = None
-
-
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-def _example(**example: Any) -> ConfigDict:
+def _answer(**example: Any) -> ConfigDict:
     return ConfigDict(json_schema_extra={"examples": [example]})
 
 
@@ -214,7 +209,7 @@ class ErrorBody(BaseModel):
 class ErrorOut(BaseModel):
     """The one shape of every error."""
 
-    model_config = _example(error={"code": "not_found", "message": "no note has the id '4f1c2a'"})
+    model_config = _answer(error={"code": "not_found", "message": "no note has the id '4f1c2a'"})
 
     error: ErrorBody
 
@@ -254,7 +249,7 @@ class EventOut(BaseModel):
 class AddOut(BaseModel):
     """The notes as stored, in the order given."""
 
-    model_config = _example(
+    model_config = _answer(
         results=[{"id": "4f1c2a", "memory": NOTE["memory"], "event": "ADD", "created_at": NOTE["created_at"]}]
     )
 
@@ -264,7 +259,7 @@ class AddOut(BaseModel):
 class SupersedeOut(EventOut):
     """The correction as stored."""
 
-    model_config = _example(
+    model_config = _answer(
         id="77d0", memory="The cat is called Dot, not Pixel.", event="UPDATE", created_at=NOTE["created_at"],
         supersedes="4f1c2a",
     )  # fmt: skip
@@ -275,7 +270,7 @@ class SupersedeOut(EventOut):
 class DeletedOut(BaseModel):
     """How many notes went. `purged` and `warning`, about the words in the files, are for admin keys."""
 
-    model_config = _example(message="deleted 1 note", deleted=1)
+    model_config = _answer(message="deleted 1 note", deleted=1)
 
     message: str
     deleted: int
@@ -289,7 +284,7 @@ class PageOut(BaseModel):
     A page ends at `limit` notes, or earlier where it has so many bytes that the next note would be too many.
     """
 
-    model_config = _example(results=[NOTE], next=None)
+    model_config = _answer(results=[NOTE], next=None)
 
     results: list[NoteOut]
     next: str | None
@@ -298,7 +293,7 @@ class PageOut(BaseModel):
 class SourcesOut(BaseModel):
     """The raw notes that stand behind a note (itself) or behind a generated record."""
 
-    model_config = _example(id="4f1c2a", kind="note", results=[NOTE])
+    model_config = _answer(id="4f1c2a", kind="note", results=[NOTE])
 
     id: str
     kind: str
@@ -317,7 +312,7 @@ class HitOut(NoteOut):
 class SearchOut(BaseModel):
     """The best notes first."""
 
-    model_config = _example(results=[{**NOTE, "score": 4.2, "rank": 1}])
+    model_config = _answer(results=[{**NOTE, "score": 4.2, "rank": 1}])
 
     results: list[HitOut]
 
@@ -325,7 +320,7 @@ class SearchOut(BaseModel):
 class DecisionOut(BaseModel):
     """The chosen action and what led to it; a threshold that nothing reaches is null."""
 
-    model_config = _example(**DECISION)
+    model_config = _answer(**DECISION)
 
     action: str
     utilities: dict[str, float]
@@ -345,7 +340,7 @@ class DecisionOut(BaseModel):
 class DecideOut(DecisionOut):
     """A decision, the actions that could be chosen, and what each feature adds to each action's utility."""
 
-    model_config = _example(
+    model_config = _answer(
         **DECISION, actions=["retain", "extract"],
         contributions={"retain": {"fit": 0.25, "intercept": 0.0}, "extract": {"fit": 0.0, "intercept": 1.0}},
     )  # fmt: skip
@@ -399,7 +394,7 @@ class UsageOut(BaseModel):
 class RecallOut(BaseModel):
     """Text within the budget, and why it is that text."""
 
-    model_config = _example(**RECALL)
+    model_config = _answer(**RECALL)
 
     text: str
     tokens: int
@@ -431,7 +426,7 @@ class LookOut(BaseModel):
 class AskOut(BaseModel):
     """The answer, null where memory does not hold it, and the looks that led to it."""
 
-    model_config = _example(
+    model_config = _answer(
         question="When did I get my cat?", answer="On 9 May 2026.", in_memory=True, usage=RECALL["usage"], warnings=[],
         looks=[
             {"action": "extract", "reply": "On 9 May 2026.", "abstained": False, "error": None,
@@ -450,7 +445,7 @@ class AskOut(BaseModel):
 class HealthOut(BaseModel):
     """Whether it serves. `notes` counts what the caller may see, and is there only for a caller who may see some."""
 
-    model_config = _example(ok=True, version="0.1.0", model=False, notes=12)
+    model_config = _answer(ok=True, version="0.1.0", model=False, notes=12)
 
     ok: bool
     version: str

@@ -8,7 +8,6 @@ stands in no other's way, however much or long it is.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 import math
 import threading
@@ -20,11 +19,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from retcon.deadline import until
+from retcon.deadline import context as deadline_context
 from retcon.errors import DeadlineError
 from retcon.server import logs
-from retcon.server.faults import Refused
 from retcon.server.limits import Limits
+from retcon.server.refusals import Refusal
+from retcon.serving import ignore_error
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ USUAL = 0.01  # seconds that a job is taken to need while nothing is known of it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Job:
+class QueuedCall:
     """One call that a key waits for."""
 
     key: str
@@ -54,7 +54,7 @@ class Job:
 class _Account:
     """What a pool knows of one key."""
 
-    waiting: deque[Job] = field(default_factory=deque)
+    waiting: deque[QueuedCall] = field(default_factory=deque)
     running: int = 0
     used: float = 0.0  # the key's clock: seconds of threads that it has used
     usual: float = USUAL  # seconds that a job of it took lately
@@ -95,13 +95,13 @@ class Pool:
     def queued(self) -> int:
         """Jobs that wait."""
         with self._change:
-            return self._queued()
+            return self._count_queued()
 
     @property
     def working(self) -> int:
         """Threads that are at work."""
         with self._change:
-            return self._working()
+            return self._count_working()
 
     @property
     def broken(self) -> bool:
@@ -109,11 +109,11 @@ class Pool:
         with self._change:
             return not self._closed and not all(each.is_alive() for each in self._threads)
 
-    def submit(self, key: str, call: Callable[[], Any]) -> Job:
+    def submit(self, key: str, call: Callable[[], Any]) -> QueuedCall:
         """The job, which is done when its key has its turn."""
-        job = Job(key, call)
+        job = QueuedCall(key, call)
         with self._change:
-            self._staff(self._working() + self._queued() + 1)
+            self._staff(self._count_working() + self._count_queued() + 1)
             self._lately[key] = self.clock()
             self._lately.move_to_end(key)
             account = self._accounts.setdefault(key, _Account())
@@ -123,7 +123,7 @@ class Pool:
             self._change.notify()
         return job
 
-    def cancel(self, job: Job) -> bool:
+    def cancel(self, job: QueuedCall) -> bool:
         """Whether the job will never begin; it leaves the queue at once."""
         if not job.future.cancel():
             return False
@@ -144,10 +144,10 @@ class Pool:
             self._threads.clear()
             self._closed = False
 
-    def _queued(self) -> int:
+    def _count_queued(self) -> int:
         return sum(len(account.waiting) for account in self._accounts.values())
 
-    def _working(self) -> int:
+    def _count_working(self) -> int:
         return sum(account.running for account in self._accounts.values())
 
     def _staff(self, jobs: int) -> None:
@@ -176,11 +176,11 @@ class Pool:
                     self._change.notify_all()
             del job  # its result is not held until the next one comes
 
-    def _take(self) -> Job | None:
+    def _take(self) -> QueuedCall | None:
         """The first job of the key whose turn it is; None when there will be no more."""
         with self._change:
             while not (free := self._free()):
-                if self._closed and not self._queued():
+                if self._closed and not self._count_queued():
                     return None
                 self._change.wait()
             key = self._safely(partial(self._least, free), free[0])
@@ -228,7 +228,7 @@ class Pool:
         try:
             return act()
         except Exception as error:
-            logs.event(logging.ERROR, "fault", pool=self.name, **logs.where(error))
+            logs.event(logging.ERROR, "fault", pool=self.name, **logs.describe(error))
             return otherwise
 
 
@@ -241,30 +241,26 @@ class Workers:
         reads = Pool("read", limits.threads, crowded=max(1, limits.threads // 3), cost=time.thread_time)
         self.pools = {"read": reads, "write": Pool("write", 1), "model": Pool("model", limits.model_threads)}
 
-    async def read(self, key: str, call: Callable[[], T], deadline: float, *, model: bool = False) -> T:
-        """What the call returns. One that takes too long is no longer waited for, and ends at its next check."""
-        return await self._run(self.pools["model" if model else "read"], key, call, deadline, finish=False)
+    async def run(self, kind: str, key: str, call: Callable[[], T], deadline: float) -> T:
+        """What the call returns, from a thread of that kind of pool.
 
-    async def write(self, key: str, call: Callable[[], T], deadline: float) -> T:
-        """What the call returns. It is dropped if it cannot begin in time; once begun it is waited for to the end.
-
-        So the caller always learns whether it was done: a write ends by itself, because the store gives up on a lock.
+        A read that takes too long is no longer waited for, and ends at its next check. A write is dropped if it cannot
+        begin in time; once begun it is waited for to the end, so that the caller always learns whether it was done: it
+        ends by itself, because the store gives up on a lock.
         """
-        return await self._run(self.pools["write"], key, call, deadline, finish=True)
-
-    async def _run(self, pool: Pool, key: str, call: Callable[[], T], deadline: float, *, finish: bool) -> T:
+        pool, finish = self.pools[kind], kind == "write"
         left = deadline - asyncio.get_running_loop().time()
-        end = math.inf if finish else time.monotonic() + left
-        job = pool.submit(key, partial(contextvars.copy_context().run, _within, end, call))
+        context = deadline_context(math.inf if finish else time.monotonic() + left)
+        job = pool.submit(key, partial(context.run, call))
         waiting: asyncio.Future[T] = asyncio.wrap_future(job.future)
         await asyncio.wait({waiting}, timeout=max(0.0, left))
         if not waiting.done() and (pool.cancel(job) or not finish):
-            waiting.add_done_callback(_forget)
-            raise late(self.seconds)
+            waiting.add_done_callback(ignore_error)
+            raise late_refusal(self.seconds)
         try:
             return await waiting
         except DeadlineError:
-            raise late(self.seconds) from None
+            raise late_refusal(self.seconds) from None
 
     @property
     def broken(self) -> list[str]:
@@ -277,18 +273,7 @@ class Workers:
             pool.close()
 
 
-def _within(end: float, call: Callable[[], T]) -> T:
-    with until(end):
-        return call()
-
-
-def late(seconds: float, **headers: str) -> Refused:
+def late_refusal(seconds: float, **headers: str) -> Refusal:
     """The answer to a request that took too long."""
     message = f"not done within {seconds:g} seconds; nothing was written"
-    return Refused(504, "timeout", message, Retry_After="1", **headers)
-
-
-def _forget(waiting: asyncio.Future[Any]) -> None:
-    """Take note of an error that nobody waits for any more."""
-    if not waiting.cancelled():
-        waiting.exception()
+    return Refusal(504, "timeout", message, Retry_After="1", **headers)

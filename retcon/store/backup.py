@@ -17,7 +17,7 @@ from pathlib import Path
 from retcon.errors import BusyError, InputError, SchemaError, StoreError
 from retcon.store import seal
 from retcon.store.checking import Check, check
-from retcon.store.connections import PRIVATE, TIMEOUT, connect, translated
+from retcon.store.connections import PRIVATE, TIMEOUT, connect, translate_errors
 
 PAGES = 2048  # copied between two calls of the progress function: 8 MiB
 LEFT_OVER = 86_400  # seconds after which a draft is taken to be nobody's
@@ -34,8 +34,8 @@ def backup(
     if any(os.path.lexists(f"{goal}{end}") for end in ("-wal", "-shm", "-journal")):
         raise InputError(f"{goal} is a store in use, or one whose program was killed: close it, or name another file")
     with _draft(goal) as draft:
-        with translated(path), _opened(path) as source:
-            found = _copied(source, draft, progress)
+        with translate_errors(path), _open_store(path) as source:
+            found = _copy(source, draft, progress)
         _flush(draft)
         os.replace(draft, goal)
     _flush(goal.parent)
@@ -55,15 +55,15 @@ def restore(
         raise InputError(f"{origin}: there is no such backup")
     _refuse(str(origin), goal, replace=replace)
     with _draft(goal) as draft:
-        with translated(str(origin)), contextlib.closing(_open_copy(origin)) as copied:
-            _copied(copied, draft, progress)
+        with translate_errors(str(origin)), contextlib.closing(_open_copy(origin)) as copied:
+            _copy(copied, draft, progress)
         _set_aside_if_unreadable(path)
-        with translated(path), _opened(str(draft)) as sound, _opened(path) as store:
-            sound.backup(store, pages=-1, progress=_until(time.monotonic() + TIMEOUT, path))
+        with translate_errors(path), _open_store(str(draft)) as sound, _open_store(path) as store:
+            sound.backup(store, pages=-1, progress=_give_up_after(time.monotonic() + TIMEOUT, path))
             return check(store, path)
 
 
-def _until(end: float, path: str) -> Callable[[int, int, int], None]:
+def _give_up_after(end: float, path: str) -> Callable[[int, int, int], None]:
     """What a copy calls after each try to get in: an error once it has waited too long."""
 
     def look(status: int, _: int, __: int) -> None:
@@ -76,7 +76,7 @@ def _until(end: float, path: str) -> Callable[[int, int, int], None]:
 def _set_aside_if_unreadable(path: str) -> None:
     """Rename a file that cannot be opened as a store, so that a backup can take its place and nothing is lost."""
     try:
-        with translated(path), _opened(path):
+        with translate_errors(path), _open_store(path):
             return
     except (BusyError, SchemaError):
         raise
@@ -86,7 +86,7 @@ def _set_aside_if_unreadable(path: str) -> None:
                 os.replace(path + end, f"{path}.damaged{end}")
 
 
-def _opened(path: str) -> contextlib.closing[sqlite3.Connection]:
+def _open_store(path: str) -> contextlib.closing[sqlite3.Connection]:
     return contextlib.closing(connect(path, TIMEOUT))
 
 
@@ -97,10 +97,10 @@ def _open_copy(origin: Path) -> sqlite3.Connection:
     return connection
 
 
-def _copied(source: sqlite3.Connection, draft: Path, progress: Progress | None) -> Check:
+def _copy(source: sqlite3.Connection, draft: Path, progress: Progress | None) -> Check:
     """The check of the draft, once it holds what the source does, with no deleted words and in one file."""
 
-    def told(_: int, left: int, pages: int) -> None:
+    def report(_: int, left: int, pages: int) -> None:
         if progress is not None:
             progress(pages - left, pages)
 
@@ -108,10 +108,10 @@ def _copied(source: sqlite3.Connection, draft: Path, progress: Progress | None) 
     source.execute("SELECT count(*) FROM sqlite_master").fetchone()  # one view: a writer beside it would start it anew
     try:
         with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as copy:
-            source.backup(copy, pages=PAGES, progress=told)
+            source.backup(copy, pages=PAGES, progress=report)
     finally:
         source.execute("ROLLBACK")
-    with _opened(str(draft)) as copy:
+    with _open_store(str(draft)) as copy:
         found = check(copy, str(draft))
         if not found.ok:
             problem = found.problems[0]

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from retcon.errors import BusyError, SchemaError, StoreError
 from retcon.store import postings
 from retcon.store.checksum import checksum, total
-from retcon.store.connections import TIMEOUT, connect, schema_problems, translated
-from retcon.store.migrations import schema, written
+from retcon.store.connections import TIMEOUT, connect, schema_problems, translate_errors
+from retcon.store.migrations import read_schema, schema
 from retcon.store.rows import DERIVED, NOTE_AND_BEFORE, SLOT, SUMMED, read_note
 from retcon.store.writing import FLUSH, make_doc, term_keys
 
@@ -71,9 +71,9 @@ def check(connection: sqlite3.Connection, path: str) -> Check:
     """What is wrong with the file, all of it in one view."""
     problems: list[Problem] = []
     notes = 0
-    with _viewed(connection):
+    with _one_view(connection):
         for kind, advice, find in _FINDERS:
-            problems += _guarded(kind, advice, find, connection)
+            problems += _look(kind, advice, find, connection)
         with suppress(sqlite3.Error):
             notes = int(connection.execute("SELECT count(*) FROM note").fetchone()[0])
     return Check(notes, tuple(dict.fromkeys(problems)), tuple(hints(path)))
@@ -101,7 +101,7 @@ def check_file(path: str, *, mend: bool = False) -> Check:
     if not any(os.path.exists(path + end) and os.path.getsize(path + end) for end in ("", "-wal")):
         return Check(0, (Problem("lost", "the file is empty, and a store never is", RESTORE),), tuple(hints(path)))
     try:
-        with translated(path), closing(connect(path, TIMEOUT)) as connection:
+        with translate_errors(path), closing(connect(path, TIMEOUT)) as connection:
             return (repair if mend else check)(connection, path)
     except (BusyError, SchemaError):
         raise
@@ -146,7 +146,7 @@ def _schema(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def _strangers(connection: sqlite3.Connection) -> Iterator[str]:
-    for name in sorted(set(written(connection)) - set(schema())):
+    for name in sorted(set(read_schema(connection)) - set(schema())):
         yield f"{name} is not part of the schema: another program made it"
 
 
@@ -260,7 +260,7 @@ def _print(*columns: NDArray[np.uint64]) -> int:
         return int(mixed.sum(dtype=np.uint64))
 
 
-def _derived(connection: sqlite3.Connection) -> Iterator[str]:
+def _derived_rows(connection: sqlite3.Connection) -> Iterator[str]:
     for table, query in DERIVED.items():
         for row in connection.execute(query):
             if checksum(*row[:-1]) != row[-1]:
@@ -282,11 +282,11 @@ _FINDERS: tuple[tuple[str, str, Callable[[sqlite3.Connection], Iterator[str]]], 
     ("lost", f"{RESTORE}; 'retcon check --repair' accepts the loss", _seal),
     ("index", REPAIR, _scopes),
     ("index", REPAIR, _index),
-    ("derived", REPAIR, _derived),
+    ("derived", REPAIR, _derived_rows),
 )
 
 
-def _guarded(
+def _look(
     kind: str, advice: str, find: Callable[[sqlite3.Connection], Iterator[str]], connection: sqlite3.Connection
 ) -> list[Problem]:
     """What one look finds; where the file cannot be read that far, that."""
@@ -300,7 +300,7 @@ def _guarded(
 
 
 @contextmanager
-def _viewed(connection: sqlite3.Connection) -> Iterator[None]:
+def _one_view(connection: sqlite3.Connection) -> Iterator[None]:
     """One view of the file for a block; a connection that is in a transaction has one already."""
     began = not connection.in_transaction
     if began:
@@ -317,7 +317,7 @@ def _viewed(connection: sqlite3.Connection) -> Iterator[None]:
 
 def _repair_schema(connection: sqlite3.Connection) -> None:
     """Put back missing or changed triggers and indexes; a table cannot be made again."""
-    found = written(connection)
+    found = read_schema(connection)
     for name, statement in schema().items():
         kind = statement.split()[1].upper()
         if found.get(name) != statement and kind in ("TRIGGER", "INDEX", "UNIQUE"):

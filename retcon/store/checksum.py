@@ -24,7 +24,7 @@ def checksum(*values: object) -> int:
             parts.append(value)
             shape.append(f"{len(value)}s ")
         else:
-            shape.append(f"{_stored(value)!r} ")
+            shape.append(f"{_as_stored(value)!r} ")
     data = "".join((*parts, "\n", *shape)).encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "little", signed=True)
 
@@ -34,7 +34,7 @@ def total(sums: Iterable[int]) -> int:
     return (sum(sums) + _SIGN) % _WRAP - _SIGN
 
 
-def _stored(value: object) -> object:
+def _as_stored(value: object) -> object:
     """The value as SQLite gives it back: True as 1, a number of a type of its own as a plain one."""
     kind = type(value)
     if value is None or kind is int or kind is float or kind is bytes:

@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeVar
 
 from retcon import deadline
 from retcon.errors import BusyError, DeadlineError, RetconError, StoreError
-from retcon.store.migrations import STEPS, migrate, schema, version, written
+from retcon.store.migrations import STEPS, migrate, read_schema, schema, version
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ Place = tuple[tuple[int, int] | None, ...]  # device and inode of the file and o
 
 
 @dataclass
-class _Line:
+class _LockedConnection:
     """A connection with the lock that its user holds."""
 
     connection: sqlite3.Connection | None = None
@@ -46,7 +46,7 @@ class _Line:
     lock: Any = field(default_factory=threading.RLock)
     users: int = 0  # nested uses by the thread that holds the lock
 
-    def hang_up(self) -> None:
+    def close(self) -> None:
         if self.connection is not None:
             self.connection.close()
             self.connection = None
@@ -60,7 +60,7 @@ class Connections:
         self.in_memory = path == ":memory:"
         at = path if self.in_memory else os.path.abspath(path)  # the program may go to another folder
         self._at = (at, os.path.realpath(at) + "-wal")  # SQLite keeps the log beside the file, not beside a link to it
-        self._lines: dict[threading.Thread | None, _Line] = {}
+        self._by_thread: dict[threading.Thread | None, _LockedConnection] = {}
         self._lock = threading.Lock()
         self._file: tuple[int, int] | None = None  # the one that was opened first
         self._closed = False
@@ -69,23 +69,23 @@ class Connections:
     @contextlib.contextmanager
     def use(self) -> Iterator[sqlite3.Connection]:
         """This thread's connection; SQLite's errors come out as ours, and its statements end at the deadline."""
-        line = self._mine()
-        with translated(self.path), line.lock:
+        locked = self._own()
+        with translate_errors(self.path), locked.lock:
             if self._closed:
                 raise StoreError("the memory is closed")
-            if line.connection is None:
-                line.connection, line.place = self._open()
-            line.users += 1
+            if locked.connection is None:
+                locked.connection, locked.place = self._open()
+            locked.users += 1
             try:
-                with _until_deadline(line.connection) if line.users == 1 else contextlib.nullcontext():
-                    yield line.connection
+                with _until_deadline(locked.connection) if locked.users == 1 else contextlib.nullcontext():
+                    yield locked.connection
             finally:
-                line.users -= 1
+                locked.users -= 1
 
     @contextlib.contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
         """This thread's connection in a transaction, which counts only while the file is where it was."""
-        line = self._mine()
+        locked = self._own()
         with self.use() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -94,7 +94,7 @@ class Connections:
                 connection.execute("COMMIT")
                 self.check_place("what was written last may be lost")
             except BaseException:
-                self._roll_back(line)
+                self._roll_back(locked)
                 raise
 
     @contextlib.contextmanager
@@ -103,7 +103,7 @@ class Connections:
         if self._closed:
             raise StoreError("the memory is closed")
         with (
-            translated(self.path), contextlib.closing(self._open()[0]) as connection, _until_deadline(connection)
+            translate_errors(self.path), contextlib.closing(self._open()[0]) as connection, _until_deadline(connection)
         ):  # fmt: skip
             yield connection
 
@@ -113,12 +113,12 @@ class Connections:
             return connect(self.path, self.timeout, self.sync), ()
         before = _identity(self._at[0])
         if self._file not in (None, before):  # to open it would read the log that lies there into it
-            raise _moved(self.path, "it was not opened")
+            raise _moved_error(self.path, "it was not opened")
         connection = connect(self._at[0], self.timeout, self.sync)
         place = tuple(map(_identity, self._at))
         if before not in (None, place[0]):
             connection.close()
-            raise _moved(self.path, "it was not opened")
+            raise _moved_error(self.path, "it was not opened")
         self._file = place[0]
         return connection, place
 
@@ -127,10 +127,10 @@ class Connections:
 
         Asks for no lock: a fork that waits for this thread's transaction holds it.
         """
-        line = self._lines.get(None if self.in_memory else threading.current_thread())
-        part = self._moved_part(line.place) if line is not None else None
+        locked = self._by_thread.get(None if self.in_memory else threading.current_thread())
+        part = self._moved_part(locked.place) if locked is not None else None
         if part is not None:
-            raise _moved(part, outcome)
+            raise _moved_error(part, outcome)
 
     def _moved_part(self, place: Place) -> str | None:
         """The file, or its log, if it is no longer at its path."""
@@ -139,52 +139,52 @@ class Connections:
                 return path
         return None
 
-    def _roll_back(self, line: _Line) -> None:
+    def _roll_back(self, locked: _LockedConnection) -> None:
         """Undo the transaction; a connection that cannot do even that is given up."""
-        if line.connection is None:
+        if locked.connection is None:
             return
         try:
-            if line.connection.in_transaction:
-                line.connection.execute("ROLLBACK")
-            self._leave_no_log(line)
+            if locked.connection.in_transaction:
+                locked.connection.execute("ROLLBACK")
+            self._leave_no_log(locked)
         except sqlite3.Error:
             with contextlib.suppress(sqlite3.Error):
-                line.hang_up()
+                locked.close()
 
-    def _leave_no_log(self, line: _Line) -> None:
+    def _leave_no_log(self, locked: _LockedConnection) -> None:
         """Where the file was moved or replaced, put what its log holds into it: SQLite itself would leave the log."""
-        if line.connection is not None and self._moved_part(line.place):
-            line.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if locked.connection is not None and self._moved_part(locked.place):
+            locked.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
         """Close every connection, once its thread is done with what it does; none is opened after."""
         self._closed = True
         with self._lock:
-            lines, self._lines = self._lines, {}
-        for line in lines.values():
-            with line.lock, translated(self.path):
+            opened, self._by_thread = self._by_thread, {}
+        for locked in opened.values():
+            with locked.lock, translate_errors(self.path):
                 with contextlib.suppress(sqlite3.Error):
-                    self._leave_no_log(line)
-                line.hang_up()
+                    self._leave_no_log(locked)
+                locked.close()
 
-    def _mine(self) -> _Line:
+    def _own(self) -> _LockedConnection:
         owner = None if self.in_memory else threading.current_thread()
         with self._lock:
-            line = self._lines.get(owner)
-            if line is None:
-                for thread in [thread for thread in self._lines if thread and not thread.is_alive()]:
-                    self._lines.pop(thread).hang_up()
-                line = self._lines[owner] = _Line()
-            return line
+            locked = self._by_thread.get(owner)
+            if locked is None:
+                for thread in [thread for thread in self._by_thread if thread and not thread.is_alive()]:
+                    self._by_thread.pop(thread).close()
+                locked = self._by_thread[owner] = _LockedConnection()
+            return locked
 
     def before_fork(self) -> None:
         """Close the idle connections, and let no thread start to use one until the fork is done."""
         self._lock.acquire()
-        for line in [] if self.in_memory else self._lines.values():
-            if line.lock.acquire(timeout=PATIENCE):
-                if not line.users:
-                    line.hang_up()
-                line.lock.release()
+        for locked in [] if self.in_memory else self._by_thread.values():
+            if locked.lock.acquire(timeout=PATIENCE):
+                if not locked.users:
+                    locked.close()
+                locked.lock.release()
 
     def after_fork(self) -> None:
         """Go on in the parent."""
@@ -193,15 +193,16 @@ class Connections:
     def begin_child(self) -> None:
         """Go on in the child: other threads are gone, their locks too, and what they had open is never touched."""
         self._lock = threading.Lock()
-        _PARENTS.append(self._lines)
-        self._lines = {owner: _Line(line.connection) for owner, line in self._lines.items() if owner is None}
+        _PARENTS.append(self._by_thread)
+        inherited = self._by_thread.get(None)  # `:memory:` is this process's own copy now
+        self._by_thread = {} if inherited is None else {None: _LockedConnection(inherited.connection)}
 
 
 _EVERY: weakref.WeakSet[Connections] = weakref.WeakSet()
 _PARENTS: list[object] = []  # connections that a forked child inherited in use: closing them would harm the parent
 
 
-def _each(act: Callable[[Connections], None]) -> Callable[[], None]:
+def _for_each(act: Callable[[Connections], None]) -> Callable[[], None]:
     def act_on_each() -> None:
         for connections in list(_EVERY):
             act(connections)
@@ -211,9 +212,9 @@ def _each(act: Callable[[Connections], None]) -> Callable[[], None]:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_each(Connections.before_fork),
-        after_in_parent=_each(Connections.after_fork),
-        after_in_child=_each(Connections.begin_child),
+        before=_for_each(Connections.before_fork),
+        after_in_parent=_for_each(Connections.after_fork),
+        after_in_child=_for_each(Connections.begin_child),
     )
 
 
@@ -249,7 +250,7 @@ def check_schema(connection: sqlite3.Connection, path: str) -> None:
 
 def schema_problems(connection: sqlite3.Connection) -> list[str]:
     """What of our schema is missing or changed."""
-    found = written(connection)
+    found = read_schema(connection)
     return [
         f"{name} of the schema is {'changed' if name in found else 'missing'}"
         for name, statement in schema().items()
@@ -281,17 +282,17 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _moved(path: str, outcome: str) -> StoreError:
+def _moved_error(path: str, outcome: str) -> StoreError:
     return StoreError(f"{path}: the file was moved, deleted or replaced while it was open; {outcome}; open it again")
 
 
 @contextlib.contextmanager
 def _until_deadline(connection: sqlite3.Connection) -> Iterator[None]:
     """A block in which a statement is stopped once the caller's time is over."""
-    if deadline.left() == math.inf:
+    if deadline.seconds_left() == math.inf:
         yield
         return
-    connection.set_progress_handler(lambda: int(deadline.left() <= 0), STEPS_BETWEEN_LOOKS)
+    connection.set_progress_handler(lambda: int(deadline.seconds_left() <= 0), STEPS_BETWEEN_LOOKS)
     try:
         yield
     finally:
@@ -311,7 +312,7 @@ def _patiently(act: Callable[[], T], timeout: float) -> T:
 
 
 @contextlib.contextmanager
-def translated(path: str) -> Iterator[None]:
+def translate_errors(path: str) -> Iterator[None]:
     """SQLite's errors as ours, in one line with the path."""
     try:
         yield
@@ -325,7 +326,7 @@ def translated(path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def intact(path: str) -> Iterator[None]:
+def translate_damage(path: str) -> Iterator[None]:
     """What reading a damaged file may raise, as one of our errors."""
     try:
         yield

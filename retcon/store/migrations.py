@@ -206,12 +206,12 @@ def schema() -> dict[str, str]:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     try:
         migrate(connection)
-        return written(connection)
+        return read_schema(connection)
     finally:
         connection.close()
 
 
-def written(connection: sqlite3.Connection) -> dict[str, str]:
+def read_schema(connection: sqlite3.Connection) -> dict[str, str]:
     """The statements that made what is in this file, by name; SQLite's own tables are left out."""
     query = "SELECT name, sql FROM sqlite_master WHERE sql NOT NULL AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"
     return dict(connection.execute(query).fetchall())

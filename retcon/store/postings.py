@@ -48,20 +48,20 @@ def insert(connection: sqlite3.Connection, scope: int, docs: Sequence[Doc], *, n
     if not docs:
         return
     docs = sorted(docs, key=lambda doc: doc.slot)
-    terms = _counted(docs)
+    terms = _count_terms(docs)
     connection.executemany("INSERT INTO doc VALUES (?, ?, ?, ?, ?)", _doc_rows(scope, docs, terms))
     lengths = [doc.length for doc in docs]
     _resize(connection, scope, len(docs), sum(lengths))
     groups = _by_term(terms, [doc.slot for doc in docs], lengths)
     found = _posting_rows(connection, scope, [group.key for group in groups])
-    place = _appended if newest else _inserted
+    place = _append if newest else _insert_older
     rows = (place(connection, scope, found.get(group.key), group) for group in groups)
     connection.executemany("INSERT OR REPLACE INTO posting VALUES (?, ?, ?, ?, ?, ?)", list(rows))
 
 
 def rows(scope: int, docs: Sequence[Doc]) -> Iterator[tuple[int, int, int, int, bytes]]:
     """The rows of the forward side that these docs, whose slots ascend, give."""
-    return _doc_rows(scope, docs, _counted(docs))
+    return _doc_rows(scope, docs, _count_terms(docs))
 
 
 def remove(connection: sqlite3.Connection, scope: int, slots: Iterable[int]) -> None:
@@ -75,7 +75,7 @@ def remove(connection: sqlite3.Connection, scope: int, slots: Iterable[int]) -> 
     lengths = [doc[1] for doc in docs]
     _resize(connection, scope, -len(docs), -sum(lengths))
     connection.executemany("DELETE FROM doc WHERE scope = ? AND slot = ?", [(scope, doc[0]) for doc in docs])
-    groups = _by_term(_stored([doc[2] for doc in docs]), [doc[0] for doc in docs], lengths)
+    groups = _by_term(_read_terms([doc[2] for doc in docs]), [doc[0] for doc in docs], lengths)
     found = _posting_rows(connection, scope, [group.key for group in groups])
     for group in groups:
         _take_out(connection, scope, found[group.key], group)
@@ -144,7 +144,7 @@ class _Terms:
     order: NDArray[np.int64]  # by key, and by doc within a key
 
 
-def _counted(docs: Sequence[Doc]) -> _Terms:
+def _count_terms(docs: Sequence[Doc]) -> _Terms:
     parts = [(row, weight, keys) for row, doc in enumerate(docs) for weight, keys in doc.parts]
     sizes = np.array([len(part[2]) for part in parts], np.int64)
     keys = np.fromiter(chain.from_iterable(part[2] for part in parts), np.int64, int(sizes.sum()))
@@ -165,7 +165,7 @@ def _counted(docs: Sequence[Doc]) -> _Terms:
     )
 
 
-def _stored(blobs: Sequence[bytes]) -> _Terms:
+def _read_terms(blobs: Sequence[bytes]) -> _Terms:
     entries = np.frombuffer(b"".join(blobs), ENTRY)
     sizes = np.array([len(blob) // ENTRY.itemsize for blob in blobs], np.int64)
     return _Terms(entries["key"], entries["count"], sizes, np.argsort(entries["key"], kind="stable"))
@@ -229,18 +229,18 @@ def _posting_rows(connection: sqlite3.Connection, scope: int, keys: Sequence[int
     }
 
 
-def _grown(row: _Row | None, new: _Group) -> tuple[int, int, int]:
+def _grow(row: _Row | None, new: _Group) -> tuple[int, int, int]:
     return (row[0] + new.df, max(row[1], new.peak), min(row[2], new.low)) if row else (new.df, new.peak, new.low)
 
 
-def _appended(
+def _append(
     connection: sqlite3.Connection, scope: int, row: _Row | None, new: _Group
 ) -> tuple[int, int, int, int, int, bytes]:
     tail = row[3] + new.data if row else new.data
     if len(tail) > TAIL * _TAIL_ENTRY.itemsize:
         _spill(connection, scope, new.key, decode_tail(tail))
         tail = b""
-    return scope, new.key, *_grown(row, new), tail
+    return scope, new.key, *_grow(row, new), tail
 
 
 def _spill(connection: sqlite3.Connection, scope: int, key: int, entries: Postings) -> None:
@@ -258,26 +258,26 @@ def _spill(connection: sqlite3.Connection, scope: int, key: int, entries: Postin
     connection.executemany("INSERT INTO block (scope, term, first, data) VALUES (?, ?, ?, ?)", rows)
 
 
-def _inserted(
+def _insert_older(
     connection: sqlite3.Connection, scope: int, row: _Row | None, new: _Group
 ) -> tuple[int, int, int, int, int, bytes]:
     """The posting row after entries with older slots went to where they belong: a block, or the tail."""
     if row is None:
-        return _appended(connection, scope, row, new)
+        return _append(connection, scope, row, new)
     tail, entries, at = decode_tail(row[3]), decode_tail(new.data), 0
     while at < new.df:
-        block = _covering(connection, scope, new.key, int(entries.slots[at]))
+        block = _find_block(connection, scope, new.key, int(entries.slots[at]))
         until = new.df if block is None else max(at + 1, int(np.searchsorted(entries.slots, block[2])))
         some = _slice(entries, at, until)
         if block is None:
-            tail = _merged(tail, some)
+            tail = _merge(tail, some)
         else:
-            _rewrite(connection, block[0], _merged(decode(block[1]), some))
+            _rewrite(connection, block[0], _merge(decode(block[1]), some))
         at = until
-    return scope, new.key, *_grown(row, new), encode_tail(tail)
+    return scope, new.key, *_grow(row, new), encode_tail(tail)
 
 
-def _covering(connection: sqlite3.Connection, scope: int, key: int, slot: int) -> tuple[int, bytes, int] | None:
+def _find_block(connection: sqlite3.Connection, scope: int, key: int, slot: int) -> tuple[int, bytes, int] | None:
     """The block whose range takes the slot: the last one that starts at or before it, else the very first.
 
     Comes as (id, data, end): slots from this one up to `end` belong to it too. None where the slot lies behind the last
@@ -295,7 +295,7 @@ def _covering(connection: sqlite3.Connection, scope: int, key: int, slot: int) -
     return found[0], found[1], follower[2] if follower else last + 1
 
 
-def _merged(entries: Postings, new: Postings) -> Postings:
+def _merge(entries: Postings, new: Postings) -> Postings:
     both = concat([entries, new]) if len(entries.slots) else new
     order = np.argsort(both.slots, kind="stable")
     return Postings(both.slots[order], both.counts[order], both.lengths[order])
@@ -308,17 +308,17 @@ def _take_out(connection: sqlite3.Connection, scope: int, row: _Row, gone: _Grou
         connection.execute("DELETE FROM block WHERE scope = ? AND term = ?", (scope, key))
         return
     slots, tail = decode_tail(gone.data).slots, decode_tail(row[3])
-    kept = _without(tail, slots)
+    kept = _drop(tail, slots)
     update = "UPDATE posting SET df = ?, tail = ? WHERE scope = ? AND term = ?"
     connection.execute(update, (df, encode_tail(kept), scope, key))
     left = set(slots.tolist()) - set(tail.slots.tolist())
     while left:
-        block = _covering(connection, scope, key, min(left))
+        block = _find_block(connection, scope, key, min(left))
         if block is None:  # cannot happen while df and the entries agree
             raise sqlite3.DatabaseError(f"the index of term {key} in scope {scope} lacks an entry")
         entries = decode(block[1])
         left -= set(entries.slots.tolist()) | {min(left)}
-        kept = _without(entries, slots)
+        kept = _drop(entries, slots)
         if len(kept.slots):
             _rewrite(connection, block[0], kept)
         else:
@@ -330,6 +330,6 @@ def _rewrite(connection: sqlite3.Connection, block: int, entries: Postings) -> N
     connection.execute("UPDATE block SET first = ?, data = ? WHERE id = ?", (first, encode(entries), block))
 
 
-def _without(entries: Postings, slots: NDArray[np.uint32]) -> Postings:
+def _drop(entries: Postings, slots: NDArray[np.uint32]) -> Postings:
     keep = ~np.isin(entries.slots, slots)
     return Postings(entries.slots[keep], entries.counts[keep], entries.lengths[keep])

@@ -48,7 +48,7 @@ def put(connection: sqlite3.Connection, replies: Sequence[Kept], sources: Sequen
     connection.execute("UPDATE reply_tally SET clock = clock + 1")
     sized = [(reply, len(reply.text.encode()) + _OVERHEAD) for reply in replies]
     kept = [(reply, size) for reply, size in sized if size <= most]
-    rows = [(*astuple(reply), checksum(*_stored(reply)), size) for reply, size in kept]
+    rows = [(*astuple(reply), checksum(*_as_stored(reply)), size) for reply, size in kept]
     connection.executemany(_INSERT, rows)
     connection.executemany(_LINK, [(reply.key, note) for reply, _ in kept for note in sources])
     added = stats(connection).entries - before
@@ -56,7 +56,7 @@ def put(connection: sqlite3.Connection, replies: Sequence[Kept], sources: Sequen
     return added
 
 
-def _stored(reply: Kept) -> tuple[object, ...]:
+def _as_stored(reply: Kept) -> tuple[object, ...]:
     """The reply's values as SQLite gives them back: seconds and logprob as floats, and no zero below zero."""
     logprob = None if reply.logprob is None else reply.logprob + 0.0
     return (*astuple(reply)[:5], reply.seconds + 0.0, reply.finish, logprob)

@@ -64,7 +64,7 @@ class SqliteSnapshot:
             counts[row[at], column] = entries["count"][at]
         return Forward(counts, np.fromiter((length for length, _ in found), np.uint16, len(found)))
 
-    def allowed(self, only: Filter) -> NDArray[np.bool_]:
+    def mask(self, only: Filter) -> NDArray[np.bool_]:
         """Which slots pass the filter."""
         mask = np.zeros(self.slots, bool)
         where, values = conditions(Scope(), only)

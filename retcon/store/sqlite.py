@@ -18,7 +18,7 @@ from retcon.note import Filter, Note, Scope
 from retcon.store import Deleted, Kept, Progress, ReplyStats, Snapshot, deleting, purging, replies, seal
 from retcon.store.checking import Check, check
 from retcon.store.checksum import checksum
-from retcon.store.connections import TIMEOUT, Connections, Sync, check_schema, intact, translated
+from retcon.store.connections import TIMEOUT, Connections, Sync, check_schema, translate_damage, translate_errors
 from retcon.store.rows import DERIVED, NOTE, conditions, read_note
 from retcon.store.snapshot import SqliteSnapshot
 from retcon.store.writing import Writer
@@ -49,16 +49,16 @@ class SqliteStore:
     def add(self, notes: Iterable[Note], *, progress: Progress | None = None) -> list[str]:
         """Ids of the notes, written in one transaction; a note that is there already, word for word, is passed over."""
         with self._connections.write() as connection:
-            with intact(self.path):
+            with translate_damage(self.path):
                 writer = Writer(connection)
             ids = []
             for note in notes:  # the caller's own errors stay what they are
-                with intact(self.path):
+                with translate_damage(self.path):
                     writer.write(note)
                 ids.append(note.id)
                 if progress is not None:
                     progress(len(ids))
-            with intact(self.path):
+            with translate_damage(self.path):
                 writer.finish()
         return ids
 
@@ -68,7 +68,7 @@ class SqliteStore:
 
     def get_many(self, note_ids: Sequence[str]) -> list[Note]:
         """The notes with these ids, in the order asked for."""
-        with self._reading() as connection:
+        with self._read() as connection:
             rows = connection.execute(
                 NOTE + "WHERE note.id IN (SELECT value FROM json_each(?))", (json.dumps(note_ids),)
             )
@@ -93,13 +93,13 @@ class SqliteStore:
         where, values = conditions(scope, only)
         if not superseded:
             where.append("newer.seq IS NULL")
-        with self._reading() as connection:
+        with self._read() as connection:
             order, further = _from(connection, scope, after)
         query = f"{NOTE} WHERE {' AND '.join([*where, *further])} ORDER BY {order}"
         found = 0
         for row in self._rows(query, [*values, *further.values()]):
             try:
-                with translated(self.path), intact(self.path):
+                with translate_errors(self.path), translate_damage(self.path):
                     note = read_note(row)
             except StoreError:
                 if skip_damaged:
@@ -114,14 +114,14 @@ class SqliteStore:
 
     def place(self, note_id: str) -> int:
         """Where the note stands in the order of all notes; no other will ever stand there."""
-        with self._reading() as connection:
+        with self._read() as connection:
             return deleting.seqs_of(connection, [note_id])[0]
 
     def count(self, scope: Scope) -> int:
         """How many notes the scope holds, superseded ones included."""
         where, values = conditions(scope, Filter())
         query = "SELECT coalesce(sum(total), 0) FROM scope WHERE " + " AND ".join(where)
-        with self._reading() as connection:
+        with self._read() as connection:
             return int(connection.execute(query, values).fetchone()[0])
 
     def history(self, note_id: str) -> list[Note]:
@@ -137,22 +137,22 @@ class SqliteStore:
             UNION SELECT note.seq FROM note JOIN newer ON note.supersedes = newer.seq
           )
         """
-        with self._reading() as connection:
+        with self._read() as connection:
             rows = connection.execute(query + NOTE + "WHERE note.seq IN newer ORDER BY note.seq", (note_id,)).fetchall()
         if not rows:
             raise NotFoundError(note_id)
-        with translated(self.path), intact(self.path):
+        with translate_errors(self.path), translate_damage(self.path):
             return [read_note(row) for row in rows]
 
     def delete(self, note_ids: Sequence[str]) -> Deleted:
         """What went: the notes with all that stands on them. A note they corrected becomes current again."""
-        with self._connections.write() as connection, intact(self.path):
+        with self._connections.write() as connection, translate_damage(self.path):
             notes, records = deleting.delete(connection, note_ids)
         return Deleted(notes, records, self.in_memory or not notes)
 
     def delete_all(self, scope: Scope) -> Deleted:
         """What went: every note of the scope with all that stands on it."""
-        with self._connections.write() as connection, intact(self.path):
+        with self._connections.write() as connection, translate_damage(self.path):
             where, values = conditions(scope, Filter())
             scopes = [row[0] for row in connection.execute("SELECT id FROM scope WHERE " + " AND ".join(where), values)]
             notes = records = 0
@@ -165,7 +165,7 @@ class SqliteStore:
         """How many deletes there were whose words may still lie in the files."""
         if self.in_memory:
             return 0
-        with self._reading() as connection:
+        with self._read() as connection:
             return seal.unpurged(connection)
 
     def purge(self, *, at: str = "") -> bool:
@@ -175,7 +175,7 @@ class SqliteStore:
         """
         if self.in_memory:
             return True
-        with self._connections.use() as connection, intact(self.path):
+        with self._connections.use() as connection, translate_damage(self.path):
             self._connections.check_place()
             return purging.purge(connection, at=at, timeout=self.timeout)
 
@@ -184,7 +184,7 @@ class SqliteStore:
     @contextlib.contextmanager
     def snapshot(self, scope: Scope) -> Iterator[Snapshot]:
         """One consistent view of the scope's notes and index, for as long as the block runs."""
-        with self._reading() as connection:
+        with self._read() as connection:
             where, values = conditions(scope, Filter())
             query = f"SELECT id, notes, length, slots FROM scope WHERE {' AND '.join(where)}"
             query += " ORDER BY user_id, agent_id, run_id"  # decides ties, so not by which scope came first
@@ -197,7 +197,7 @@ class SqliteStore:
             "LEFT JOIN vector ON vector.note = note.seq AND vector.embedder = ?"
             f" WHERE vector.note IS NULL AND newer.seq IS NULL AND {' AND '.join(where)} ORDER BY note.seq LIMIT ?"
         )
-        with self._reading() as connection:
+        with self._read() as connection:
             return [read_note(row) for row in connection.execute(query, (embedder, *values, limit))]
 
     def put_vectors(self, embedder: str, vectors: Iterable[tuple[str, bytes]]) -> None:
@@ -216,7 +216,7 @@ class SqliteStore:
     ) -> None:
         """Keep a generated text with the ids of the notes it was written from."""
         record = (record_id, action, budget, text, about)
-        with self._connections.write() as connection, intact(self.path):
+        with self._connections.write() as connection, translate_damage(self.path):
             seqs = deleting.seqs_of(connection, sources)
             connection.execute("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?)", (*record, checksum(*record)))
             links = [(seq, record_id) for seq in seqs]
@@ -225,13 +225,13 @@ class SqliteStore:
     def get_record(self, record_id: str) -> tuple[str, str] | None:
         """Text of a kept record and what is noted about it, or None; one that is damaged is as if it were not there."""
         query = DERIVED["record"] + " WHERE id = ?"
-        with self._reading() as connection:
+        with self._read() as connection:
             row = connection.execute(query, (record_id,)).fetchone()
         return None if row is None or checksum(*row[:5]) != row[5] else (row[3], row[4])
 
     def count_records(self) -> int:
         """How many records are kept."""
-        with self._reading() as connection:
+        with self._read() as connection:
             return deleting.count(connection, "record")
 
     def clear_records(self) -> int:
@@ -246,7 +246,7 @@ class SqliteStore:
 
     def get_replies(self, keys: Sequence[str], sources: Sequence[str] = ()) -> dict[str, Kept]:
         """The kept replies with these keys; they stand on the notes `sources` too from now on."""
-        with self._connections.write() as connection, intact(self.path):
+        with self._connections.write() as connection, translate_damage(self.path):
             return replies.get(connection, keys, sources)
 
     def put_replies(
@@ -257,7 +257,7 @@ class SqliteStore:
         A prompt holds text of notes, so nothing is kept where one of them is gone by now or none is named; None says
         that it stands on no note.
         """
-        with self._connections.write() as connection, intact(self.path):
+        with self._connections.write() as connection, translate_damage(self.path):
             query = "SELECT count(*) FROM note WHERE id IN (SELECT value FROM json_each(?))"
             (known,) = connection.execute(query, (json.dumps(list(sources or ())),)).fetchone()
             if sources is not None and known < max(1, len(set(sources))):
@@ -266,12 +266,12 @@ class SqliteStore:
 
     def reply_stats(self) -> ReplyStats:
         """What is kept of replies, and how often it served."""
-        with self._reading() as connection:
+        with self._read() as connection:
             return replies.stats(connection)
 
     def clear_replies(self) -> int:
         """How many kept replies went: all of them."""
-        with self._connections.write() as connection, intact(self.path):
+        with self._connections.write() as connection, translate_damage(self.path):
             gone = replies.clear(connection)
             if gone:
                 seal.mark_unpurged(connection)
@@ -281,7 +281,7 @@ class SqliteStore:
         """Facts about the file: its schema, counts, sizes in bytes, and "ok" or what SQLite's quick check found."""
         counted = ("note", "scope", "record", "vector")
         files = {"bytes": self.path, "wal_bytes": self.path + "-wal"}
-        with self._reading() as connection:
+        with self._read() as connection:
             facts: dict[str, int | str] = {"schema": connection.execute("PRAGMA user_version").fetchone()[0]}
             facts |= {f"{table}s": deleting.count(connection, table) for table in counted}
             facts |= {"unpurged": seal.unpurged(connection)}
@@ -302,8 +302,8 @@ class SqliteStore:
         self._connections.close()
 
     @contextlib.contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._connections.use() as connection, intact(self.path):
+    def _read(self) -> Iterator[sqlite3.Connection]:
+        with self._connections.use() as connection, translate_damage(self.path):
             if connection.in_transaction:  # nested in a snapshot of the same thread
                 yield connection
                 return
@@ -317,7 +317,7 @@ class SqliteStore:
     def _rows(self, query: str, values: Sequence[object]) -> Iterator[Sequence[Any]]:
         """Rows one by one, over a connection of their own: a listing half read stands in nobody's way."""
         if self.in_memory:
-            with self._reading() as connection:
+            with self._read() as connection:
                 rows = connection.execute(query, values).fetchall()
             yield from rows
         else:

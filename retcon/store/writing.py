@@ -19,7 +19,7 @@ FLUSH = 50_000  # notes whose index entries are written together during a bulk a
 
 
 @dataclass
-class _Scope:
+class _OpenScope:
     id: int
     ids: tuple[str, str, str]
     next_slot: int
@@ -52,7 +52,7 @@ class Writer:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
-        self.scopes: dict[tuple[str, str, str], _Scope] = {}
+        self.scopes: dict[tuple[str, str, str], _OpenScope] = {}
         self.last: dict[tuple[int, str | None], _Turn] = {}  # (scope, session) -> the newest note of this add
         self.waiting = 0
         self.next_seq = seal.next_seq(connection)
@@ -66,7 +66,7 @@ class Writer:
             return
         scope = self._scope(note)
         before = self._before(scope, note)
-        older = self._superseded(scope, note)
+        older = self._take_out_superseded(scope, note)
         slot, scope.next_slot = scope.next_slot, scope.next_slot + 1
         seq, self.next_seq = self.next_seq, self.next_seq + 1
         name = (seq, note.id)
@@ -99,16 +99,16 @@ class Writer:
         self.flush()
         seal.change(self.connection, len(self.sums), self.sums)
 
-    def _scope(self, note: Note) -> _Scope:
+    def _scope(self, note: Note) -> _OpenScope:
         ids = (note.user_id or "", note.agent_id or "", note.run_id or "")
         if ids not in self.scopes:
             self.connection.execute("INSERT OR IGNORE INTO scope (user_id, agent_id, run_id) VALUES (?, ?, ?)", ids)
             query = "SELECT id, slots FROM scope WHERE user_id = ? AND agent_id = ? AND run_id = ?"
             scope, slots = self.connection.execute(query, ids).fetchone()
-            self.scopes[ids] = _Scope(scope, ids, slots, slots)
+            self.scopes[ids] = _OpenScope(scope, ids, slots, slots)
         return self.scopes[ids]
 
-    def _before(self, scope: _Scope, note: Note) -> _Turn:
+    def _before(self, scope: _OpenScope, note: Note) -> _Turn:
         """The turn before this one: the one it names, else the newest of its session."""
         newest = self.last.get((scope.id, note.session))
         if note.follows is not None:
@@ -127,7 +127,7 @@ class Writer:
             found = self.connection.execute(query, (scope.id, note.session)).fetchone()
         return _Turn(found[0], found[1], term_keys(found[2])) if found else _NO_TURN
 
-    def _superseded(self, scope: _Scope, note: Note) -> int | None:
+    def _take_out_superseded(self, scope: _OpenScope, note: Note) -> int | None:
         """Seq of the note that this one corrects, taken out of the index."""
         if note.supersedes is None:
             return None

@@ -26,12 +26,12 @@ from urllib.parse import urlsplit
 from retcon.errors import RetconError
 from retcon.grant import EVERYTHING, Grant
 from retcon.server import logs
-from retcon.server.faults import Refused, refused
 from retcon.server.keys import Keys
 from retcon.server.limits import Buckets, Limits, Shares
 from retcon.server.metrics import Metrics
-from retcon.server.workers import late
-from retcon.serving import error_body, host_name, is_loopback, proxied
+from retcon.server.refusals import Refusal, refusal_of
+from retcon.server.workers import late_refusal
+from retcon.serving import error_body, host_name, is_loopback, is_proxied
 from retcon.trace import span
 
 Scope = MutableMapping[str, Any]
@@ -54,7 +54,7 @@ HEADERS = {
 }
 
 
-class Gate:
+class Admission:
     """The layer around the app."""
 
     def __init__(self, app: App, *, keys: Keys | None, limits: Limits, metrics: Metrics) -> None:
@@ -67,70 +67,70 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self._guarded(dict(scope), receive, _Answer(send, secrets.token_hex(8), _method(scope)))
+            await self._handle(dict(scope), receive, _Answer(send, secrets.token_hex(8), _method(scope)))
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
             await self.app(scope, receive, send)
 
-    async def _guarded(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+    async def _handle(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         started = time.perf_counter()
         held, key = False, ""
         try:
             grant = self._admit(scope)
             key = grant.id if grant else ""
-            if grant is not None and self._closed():
-                await self._in_rate(key, scope)
+            if grant is not None and self._needs_key():
+                await self._check_rate(key, scope)
             deadline = asyncio.get_running_loop().time() + self.limits.seconds
             body = await self._body(scope, receive, deadline, key)
             held = self._take_place(scope, key)
             scope.setdefault("state", {}).update(grant=grant, deadline=deadline)
             with span("retcon.request", caller=_headers(scope), method=answer.method) as current:
-                await self.app(_routed(scope), _replayed(body, receive), answer)
+                await self.app(_prepare(scope), _replay(body, receive), answer)
                 current.set_attribute("route", _route(scope))
                 current.set_attribute("status", answer.status)
-        except (Refused, RetconError) as error:
-            no = error if isinstance(error, Refused) else refused(error)
+        except (Refusal, RetconError) as error:
+            no = error if isinstance(error, Refusal) else refusal_of(error)
             self.metrics.count("retcon_refused_total", reason=no.code)
             await answer.refuse(no)
         except Exception as error:
-            logs.event(logging.ERROR, "fault", request=answer.id, **logs.where(error))
+            logs.event(logging.ERROR, "fault", request=answer.id, **logs.describe(error))
             message = f"a fault of the server, in its log under {answer.id}"
-            await answer.refuse(Refused(500, "fault", message))
+            await answer.refuse(Refusal(500, "fault", message))
         finally:
             if held:
                 self._places.give(key)
-            self._told(scope, answer, time.perf_counter() - started)
+            self._record(scope, answer, time.perf_counter() - started)
 
     # -- checks --------------------------------------------------------------------------------------------------------
 
     def _admit(self, scope: Scope) -> Grant | None:
         """What the caller may see; None for one without a key, on a page that needs none."""
         headers = _headers(scope)
-        if not self._closed():
+        if not self._needs_key():
             _check_local(scope, headers)
             return EVERYTHING
-        grant = self._granted(headers.get("authorization", ""))
+        grant = self._find_grant(headers.get("authorization", ""))
         if grant is None:
             if "authorization" in headers or not _is_open(scope["path"]):
-                raise Refused(401, "key", "send a valid key: Authorization: Bearer rk-...", WWW_Authenticate="Bearer")
+                raise Refusal(401, "key", "send a valid key: Authorization: Bearer rk-...", WWW_Authenticate="Bearer")
             return None
         return grant
 
-    async def _in_rate(self, key: str, scope: Scope) -> None:
+    async def _check_rate(self, key: str, scope: Scope) -> None:
         """Nothing, or after a moment an error: the key asks too often."""
         wait = self._buckets.wait(key, time.monotonic())
         if wait:
             await asyncio.sleep(min(wait, DELAY))
             message = f"more than {self.limits.rate:g} requests a second with this key"
             close = {"Connection": "close"} if _has_body(scope) else {}  # what it still sends is not read
-            raise Refused(429, "rate", message, Retry_After=str(max(1, round(wait + 0.5))), **close)
+            raise Refusal(429, "rate", message, Retry_After=str(max(1, round(wait + 0.5))), **close)
 
-    def _closed(self) -> bool:
+    def _needs_key(self) -> bool:
         """Whether there are keys, so that one is needed."""
         return self.keys is not None and self.keys.exist()
 
-    def _granted(self, header: str) -> Grant | None:
+    def _find_grant(self, header: str) -> Grant | None:
         kind, _, key = header.partition(" ")
         return self.keys.grant(key.strip()) if self.keys is not None and kind.lower() == "bearer" else None
 
@@ -141,7 +141,7 @@ class Gate:
         if self._places.key_full(key):
             raise _busy(f"{self._places.each} requests of this key are in work already")
         if self._places.full():
-            raise Refused(503, "overloaded", "too many requests at once; nothing was written", Retry_After="1")
+            raise Refusal(503, "overloaded", "too many requests at once; nothing was written", Retry_After="1")
         self._places.take(key)
         return True
 
@@ -176,7 +176,7 @@ class Gate:
             raise _busy("too many requests of this key are still coming in", Connection="close")
         if self._bodies.full(amount):
             message = "too many requests are still coming in; nothing was written"
-            raise Refused(503, "overloaded", message, Retry_After="1", Connection="close")
+            raise Refusal(503, "overloaded", message, Retry_After="1", Connection="close")
         self._bodies.take(key, amount)
 
     async def _part(self, receive: Receive, deadline: float) -> Message:
@@ -185,14 +185,14 @@ class Gate:
         try:
             message = await asyncio.wait_for(receive(), max(0.001, left))
         except TimeoutError:
-            raise late(self.limits.seconds, Connection="close") from None
+            raise late_refusal(self.limits.seconds, Connection="close") from None
         if message["type"] == "http.disconnect":
-            raise Refused(400, "cut_off", "the connection ended before the request did")  # nobody reads this
+            raise Refusal(400, "cut_off", "the connection ended before the request did")  # nobody reads this
         return message
 
     # -- what is told --------------------------------------------------------------------------------------------------
 
-    def _told(self, scope: Scope, answer: _Answer, seconds: float) -> None:
+    def _record(self, scope: Scope, answer: _Answer, seconds: float) -> None:
         state = scope.get("state") or {}
         grant = state.get("grant")
         route = _route(scope)
@@ -230,7 +230,7 @@ class _Answer:
             part, last = body[start : start + CHUNK], start + CHUNK >= len(body)
             await self._send({"type": "http.response.body", "body": part, "more_body": more or not last})
 
-    async def refuse(self, no: Refused) -> None:
+    async def refuse(self, no: Refusal) -> None:
         """Send an error, unless an answer has begun."""
         if self.status:
             return
@@ -250,7 +250,7 @@ def _method(scope: Scope) -> str:
     return str(scope["method"]) if scope["method"] in METHODS else "other"
 
 
-def _routed(scope: Scope) -> Scope:
+def _prepare(scope: Scope) -> Scope:
     """The scope as the routes read it, changed in place.
 
     HEAD is GET without a body. The address of a note stays as it was sent, percent-encoded: a "/" in an id is none
@@ -263,7 +263,7 @@ def _routed(scope: Scope) -> Scope:
     return scope
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def _replay(body: bytes, receive: Receive) -> Receive:
     """The body that was read, as if it came just now; then whatever else comes."""
     waiting = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -287,13 +287,13 @@ def _has_body(scope: Scope) -> bool:
     return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
-def _busy(why: str, **headers: str) -> Refused:
-    return Refused(429, "busy_key", f"{why}; nothing was written", Retry_After="1", **headers)
+def _busy(why: str, **headers: str) -> Refusal:
+    return Refusal(429, "busy_key", f"{why}; nothing was written", Retry_After="1", **headers)
 
 
-def _too_large(most: int) -> Refused:
+def _too_large(most: int) -> Refusal:
     message = f"a request may have {most:,} bytes" if most else "no body is taken here"
-    return Refused(413, "too_large", message, Connection="close")
+    return Refusal(413, "too_large", message, Connection="close")
 
 
 def _is_page(path: str) -> bool:
@@ -308,18 +308,18 @@ def _check_local(scope: Scope, headers: dict[str, str]) -> None:
     """Only this machine, under its own names (a page of another site may point its name here), no foreign writes."""
     client = scope.get("client")
     if client and not is_loopback(client[0], otherwise=True):
-        raise Refused(
+        raise Refusal(
             403, "local", "without keys the server answers this machine only: make one with 'retcon keys add'"
         )
-    if proxied(scope["headers"]):  # to us its callers, from anywhere, look like this machine
-        raise Refused(403, "proxy", "a proxy passes this on: make a key with 'retcon keys add'")
+    if is_proxied(scope["headers"]):  # to us its callers, from anywhere, look like this machine
+        raise Refusal(403, "proxy", "a proxy passes this on: make a key with 'retcon keys add'")
     if not is_loopback(host_name(headers.get("host", ""))):
-        raise Refused(403, "host", "without keys the server answers to localhost and 127.0.0.1 only")
+        raise Refusal(403, "host", "without keys the server answers to localhost and 127.0.0.1 only")
     if scope["method"] in SAFE:
         return
     foreign = "origin" in headers and _site(headers["origin"]) != headers.get("host", "").lower()
     if foreign or headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-        raise Refused(403, "origin", "without keys the server takes no writes from pages of other sites")
+        raise Refusal(403, "origin", "without keys the server takes no writes from pages of other sites")
 
 
 def _site(origin: str) -> str:

@@ -14,7 +14,7 @@ ROOM = 400_000  # characters of notes in one answer, about; beyond them notes ar
 ENTRY = 300  # characters that a note costs beside its words
 
 
-def _unquoted(value: object) -> object:
+def _unquote(value: object) -> object:
     """A list or object that came as JSON inside a string, as some clients send them."""
     if isinstance(value, str):
         try:
@@ -25,7 +25,7 @@ def _unquoted(value: object) -> object:
     return value
 
 
-Unquoted = BeforeValidator(_unquoted)
+Unquoted = BeforeValidator(_unquote)
 Budget = Annotated[
     int | None,
     Field(description="Tokens that the text may cost at most. Left out: the server's own default, 256 unless set."),
@@ -46,7 +46,7 @@ class Arguments(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Whose(Arguments):
+class ScopeArguments(Arguments):
     """Whose memories."""
 
     user_id: str | None = Field(default=None, description="Only memories of this user.")
@@ -54,7 +54,7 @@ class Whose(Arguments):
     run_id: str | None = Field(default=None, description="Only memories of this run.")
 
 
-class Within(Whose):
+class WhereArguments(ScopeArguments):
     """Which of them."""
 
     session: str | None = Field(default=None, description="Only memories of this conversation.")
@@ -62,7 +62,7 @@ class Within(Whose):
     until: str | None = Field(default=None, description="Only memories up to this ISO 8601 date or time.")
 
 
-class Turn(Arguments):
+class Message(Arguments):
     """One message of a conversation."""
 
     role: str = Field(description="Who speaks, such as user or assistant, or a name.")
@@ -70,13 +70,13 @@ class Turn(Arguments):
     timestamp: str | None = Field(default=None, description="When it was said, ISO 8601.")
 
 
-class Add(Whose):
+class AddArguments(ScopeArguments):
     """A memory to store: a text, or the turns of a conversation."""
 
     text: str | None = Field(
         default=None, description="The memory, in full sentences that can be understood on their own."
     )
-    messages: Annotated[list[Turn] | None, Unquoted] = Field(
+    messages: Annotated[list[Message] | None, Unquoted] = Field(
         default=None, description="In place of text: turns of a conversation, in order, each of which becomes a memory."
     )
     id: str | None = Field(
@@ -95,7 +95,7 @@ class Add(Whose):
     )
 
 
-class Search(Within):
+class SearchArguments(WhereArguments):
     """A search."""
 
     query: str = Field(description="What to look for: key words or a question.")
@@ -105,7 +105,7 @@ class Search(Within):
     )
 
 
-class Context(Within):
+class ContextArguments(WhereArguments):
     """A recall."""
 
     query: str = Field(description="The question or task that the text is for, as the user put it.")
@@ -113,7 +113,7 @@ class Context(Within):
     exclude: Exclude = None
 
 
-class Ask(Within):
+class AskArguments(WhereArguments):
     """A question."""
 
     question: str = Field(description="The question, in a full sentence.")
@@ -124,13 +124,13 @@ class Ask(Within):
     safe: bool = Field(default=False, description="Read whole memories before other text, so that no answer is lost.")
 
 
-class One(Whose):
+class OneArguments(ScopeArguments):
     """A memory by its id."""
 
     id: str = Field(description="The id of the memory, as another tool gave it.")
 
 
-class Many(Whose):
+class ManyArguments(ScopeArguments):
     """Memories by their ids."""
 
     ids: Annotated[list[str], Unquoted] = Field(
@@ -170,20 +170,20 @@ class MemoryItem(BaseModel):
         """Its characters, about."""
         return ENTRY + len(self.text) + len(json.dumps(self.metadata))
 
-    def beginning(self) -> MemoryItem:
+    def cut(self) -> MemoryItem:
         """The memory cut to an excerpt."""
-        cut = {"text": self.text[:LONGEST_EXCERPT], "metadata": {}, "truncated": True}
-        return self.model_copy(update=cut)
+        excerpt = {"text": self.text[:LONGEST_EXCERPT], "metadata": {}, "truncated": True}
+        return self.model_copy(update=excerpt)
 
 
-class Added(BaseModel):
+class AddResult(BaseModel):
     """What was stored."""
 
     ids: list[str] = Field(description="The ids of the memories, in the order given.")
     stored: int = Field(description="How many memories these are.")
 
 
-class Found(BaseModel):
+class FoundItem(BaseModel):
     """One memory that a search found."""
 
     id: str
@@ -200,7 +200,7 @@ class Found(BaseModel):
 class SearchResult(BaseModel):
     """What a search found, best first."""
 
-    results: list[Found]
+    results: list[FoundItem]
     count: int
 
 
@@ -227,7 +227,7 @@ class ContextResult(BaseModel):
     warnings: list[str] = Field(default_factory=list)
 
 
-class Look(BaseModel):
+class LookItem(BaseModel):
     """One text that the reader was given."""
 
     action: str
@@ -240,7 +240,7 @@ class AskResult(BaseModel):
 
     answer: str | None = Field(default=None, description="The answer; absent where memory does not hold it.")
     in_memory: bool = Field(description="Whether memory holds the answer.")
-    looks: list[Look]
+    looks: list[LookItem]
     sources: list[SourceItem] = Field(description="The memories behind the text that was read last.")
     model_calls: int
     model_tokens: int = Field(description="Tokens that the model read and wrote.")
@@ -262,7 +262,7 @@ class SourcesResult(BaseModel):
     missing: list[str] = Field(description="Ids under which there is no memory any more.")
 
 
-class Gone(BaseModel):
+class DeleteResult(BaseModel):
     """What was deleted."""
 
     deleted: int = Field(description="How many memories.")

@@ -16,15 +16,15 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from retcon.errors import StoreError
 from retcon.server import logs
-from retcon.server.faults import Refused
-from retcon.server.private import Private
+from retcon.server.private_file import PrivateFile, exclusive
+from retcon.server.refusals import Refusal
 
 KEEP = 7 * 86_400  # seconds
 SWEEP = 1_000  # answers kept between two looks for old ones
@@ -41,55 +41,55 @@ CREATE INDEX IF NOT EXISTS answer_at ON answer (at)
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class KeyedWrite:
     """One write that is asked for under an Idempotency-Key."""
 
     owner: str  # id of the caller's key
     key: str  # a keyed hash of the Idempotency-Key
-    print: bytes  # a keyed hash of what is asked
+    fingerprint: bytes  # a keyed hash of what is asked
 
-    def id(self, number: int) -> str:
+    def note_id(self, number: int) -> str:
         """The id of the write's note of that number, the same whenever it is asked for."""
-        return hashlib.blake2b(self.print, digest_size=16, salt=number.to_bytes(16, "big")).hexdigest()
+        return hashlib.blake2b(self.fingerprint, digest_size=16, salt=number.to_bytes(16, "big")).hexdigest()
 
 
-class Once:
+class Idempotency:
     """Which writes were done, in one small SQLite file that only its owner may read."""
 
     def __init__(self, path: str | os.PathLike[str], *, now: Callable[[], float] = time.time) -> None:
-        self.now, self._file = now, Private(path, _SCHEMA)
+        self.now, self._file = now, PrivateFile(path, _SCHEMA)
         self._since = 0
         self._sweep()  # a file that cannot be used is told at once
         with self._file.use() as connection:
             self.secret = _secret(connection)  # known to servers on this file alone
 
-    def turn(self, owner: str, key: str, asked: Any) -> Turn:
+    def identify(self, owner: str, key: str, asked: Any) -> KeyedWrite:
         """The write as it is remembered."""
         whole = json.dumps([owner, key, asked], sort_keys=True).encode()
-        return Turn(owner, self._hash(json.dumps([owner, key]).encode()).hex(), self._hash(whole))
+        return KeyedWrite(owner, self._hash(json.dumps([owner, key]).encode()).hex(), self._hash(whole))
 
     def _hash(self, what: bytes) -> bytes:
         return hashlib.blake2b(what, key=self.secret, digest_size=32).digest()
 
-    def done(self, turn: Turn, do: Callable[[], Any]) -> tuple[Any, bool]:
+    def do_once(self, write: KeyedWrite, do: Callable[[], Any]) -> tuple[Any, bool]:
         """What is kept of the write, and whether it was done before; if not, it is done now.
 
         Servers that share the file take turns. An error where the key stood for another write.
         """
-        with self._file.use() as connection, _exclusive(connection):
-            kept = _found(connection, turn)
+        with self._file.use() as connection, exclusive(connection):
+            kept = _find(connection, write)
             if kept is not None:
                 return kept, True
             kept = do()
-            self._keep(connection, turn, kept)
+            self._remember(connection, write, kept)
         self._since += 1
         if self._since >= SWEEP:
             with suppress(StoreError):  # the write is done, whatever becomes of old answers
                 self._sweep()
         return kept, False
 
-    def _keep(self, connection: sqlite3.Connection, turn: Turn, kept: Any) -> None:
-        row = (turn.owner, turn.key, turn.print, json.dumps(kept), self.now())
+    def _remember(self, connection: sqlite3.Connection, write: KeyedWrite, kept: Any) -> None:
+        row = (write.owner, write.key, write.fingerprint, json.dumps(kept), self.now())
         try:
             connection.execute("INSERT INTO answer VALUES (?, ?, ?, ?, ?)", row)
             connection.execute("COMMIT")
@@ -114,22 +114,11 @@ def _secret(connection: sqlite3.Connection) -> bytes:
     return bytes(found)
 
 
-@contextmanager
-def _exclusive(connection: sqlite3.Connection) -> Iterator[None]:
-    """A block that no other server on the file is in; what the block has not committed is dropped."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-
-
-def _found(connection: sqlite3.Connection, turn: Turn) -> Any | None:
+def _find(connection: sqlite3.Connection, write: KeyedWrite) -> Any | None:
     query = "SELECT print, kept FROM answer WHERE owner = ? AND key = ?"
-    row = connection.execute(query, (turn.owner, turn.key)).fetchone()
+    row = connection.execute(query, (write.owner, write.key)).fetchone()
     if row is None:
         return None
-    if not secrets.compare_digest(row[0], turn.print):
-        raise Refused(422, "idempotency", "this Idempotency-Key was used for another request: take a new one")
+    if not secrets.compare_digest(row[0], write.fingerprint):
+        raise Refusal(422, "idempotency", "this Idempotency-Key was used for another request: take a new one")
     return json.loads(row[1])

@@ -11,36 +11,38 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from retcon import deadline, retrieve, validate
 from retcon.errors import InputError, NotFoundError
 from retcon.grant import IDS, Grant
 from retcon.memory import Memory
-from retcon.note import Decision, Filter, Hit, Note, Recall, Scope
+from retcon.note import Decision, Hit, Note, Recall, Scope
 from retcon.operate import usable
 from retcon.route import Router
 from retcon.server.cursors import Cursors
-from retcon.server.faults import Refused
+from retcon.server.idempotency import KeyedWrite
 from retcon.server.limits import Limits
-from retcon.server.once import Turn
+from retcon.server.refusals import Refusal
 from retcon.server.schema import (
     AddIn,
     AskIn,
     DecideIn,
-    DeleteQuery,
     HistoryQuery,
     ListQuery,
     RecallIn,
+    ScopeQuery,
     SearchIn,
     SupersedeIn,
-    Which,
-    parsed,
+    WhereIn,
+    parse_json,
 )
 from retcon.store import Deleted
 from retcon.trace import span
 from retcon.where import Where
 
+_WHERE: tuple[Literal["user_id", "agent_id", "run_id", "session", "since", "until"], ...]
+_WHERE = ("user_id", "agent_id", "run_id", "session", "since", "until")  # of a request that says which notes
 _SHOWN = ("id", "speaker", "timestamp", "session")  # of a candidate, beside its text
 BRIEF = 200  # characters of a note in an answer that is full
 
@@ -53,12 +55,12 @@ class Write:
     """
 
     asked: Sequence[Any]
-    do: Callable[[Turn | None], Any]
+    do: Callable[[KeyedWrite | None], Any]
     answer: Callable[[Any], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
+class HttpVerbs:
     """The verbs of one memory, within limits."""
 
     memory: Memory
@@ -72,9 +74,9 @@ class Calls:
         what = _one_of(messages=body.messages, text=body.text, memory=body.memory)
         drafts = self._drafts(grant, what, body)
 
-        def do(turn: Turn | None) -> Any:
-            named = [_named(draft, turn, number) for number, draft in enumerate(self._linked(grant, drafts))]
-            self._within_quota(grant, [draft.get("id") for draft in named])
+        def do(keyed: KeyedWrite | None) -> Any:
+            named = [_name_draft(draft, keyed, number) for number, draft in enumerate(self._link(grant, drafts))]
+            self._check_quota(grant, [draft.get("id") for draft in named])
             single = isinstance(what, (str, Mapping))
             with span("retcon.add", notes=len(named)):
                 stored = self.memory.add(named[0] if single and named else named)
@@ -89,17 +91,17 @@ class Calls:
     def supersede(self, grant: Grant, note_id: str, body: SupersedeIn) -> Write:
         """The write that corrects a note."""
         text = _one_of(text=body.text, memory=body.memory)
-        self._short("text", text, self.limits.text)
+        self._check_length("text", text, self.limits.text)
         chosen = None if body.new_id is None else grant.name(body.new_id)
         fields = {name: getattr(body, name) for name in ("timestamp", "speaker", "session", "metadata")}
 
-        def do(turn: Turn | None) -> Any:
+        def do(keyed: KeyedWrite | None) -> Any:
             old = grant.find(note_id, self.memory.get)
-            new_id = chosen or (turn.id(0) if turn else None)
+            new_id = chosen or (keyed.note_id(0) if keyed else None)
             with span("retcon.supersede"):
-                stored = self._done_before(new_id, old) if turn else None
+                stored = self._find_done(new_id, old) if keyed else None
                 if stored is None:
-                    self._within_quota(grant, [new_id])
+                    self._check_quota(grant, [new_id])
                     stored = self.memory.supersede(old.id, text, new_id=new_id, **fields)
             return [stored.id, stored.created_at, old.id]
 
@@ -112,25 +114,25 @@ class Calls:
     def delete(self, grant: Grant, note_id: str) -> Write:
         """The write that deletes a note and all that stands on it."""
 
-        def do(_: Turn | None) -> Any:
+        def do(_: KeyedWrite | None) -> Any:
             note = grant.find(note_id, self.memory.get)
             with span("retcon.delete"):
-                return _gone(self.memory.delete(note.id), grant)
+                return _deletion(self.memory.delete(note.id), grant)
 
-        return Write(["delete", note_id], do, _deleted)
+        return Write(["delete", note_id], do, _deletion_answer)
 
-    def delete_all(self, grant: Grant, query: DeleteQuery) -> Write:
+    def delete_all(self, grant: Grant, query: ScopeQuery) -> Write:
         """The write that deletes all notes of a scope."""
         named = validate.scope(query.user_id, query.agent_id, query.run_id)
         if named == Scope():
             raise InputError("name a user_id, agent_id or run_id whose notes to delete")
-        scope = grant.narrow(named)
+        where = Where(grant.narrow(named))
 
-        def do(_: Turn | None) -> Any:
+        def do(_: KeyedWrite | None) -> Any:
             with span("retcon.delete_all"):
-                return _gone(self.memory.delete_all(**asdict(scope)), grant)
+                return _deletion(self.memory.delete_all(where=where), grant)
 
-        return Write(["delete_all", asdict(named)], do, _deleted)
+        return Write(["delete_all", asdict(named)], do, _deletion_answer)
 
     def _drafts(self, grant: Grant, what: Any, body: AddIn) -> list[dict[str, Any]]:
         """The fields of each note, every one of them within the grant."""
@@ -143,12 +145,12 @@ class Calls:
         for draft in drafts:
             scope = grant.narrow(validate.scope(*(draft.get(name) for name in IDS)))
             draft |= {name: value for name in IDS if (value := getattr(scope, name)) is not None}
-            self._short("text", draft["text"], self.limits.text)
+            self._check_length("text", draft["text"], self.limits.text)
             if "id" in draft:
                 draft["id"] = grant.name(draft["id"])
         return drafts
 
-    def _linked(self, grant: Grant, drafts: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def _link(self, grant: Grant, drafts: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """The drafts, the notes that they follow or supersede being the caller's own, or of the same add."""
         known = {draft.get("id") for draft in drafts}
         for draft in drafts:
@@ -159,7 +161,7 @@ class Calls:
                 for link in links
             }
 
-    def _within_quota(self, grant: Grant, ids: Sequence[str | None]) -> None:
+    def _check_quota(self, grant: Grant, ids: Sequence[str | None]) -> None:
         """Nothing, or an error where so many new notes are over the quota; one that is stored already is none."""
         most = self.limits.key_notes
         if not most or grant.admin:
@@ -167,17 +169,17 @@ class Calls:
         held = self.memory.store.count(grant.scope)
         if held + len(ids) <= most:
             return
-        new = sum(each is None or not self._stored(each) for each in ids)
+        new = sum(each is None or not self._is_stored(each) for each in ids)
         if held + new > most:
             message = f"this key has {held:,} notes, {new:,} more are over its quota of {most:,}; nothing was written"
-            raise Refused(507, "quota", message)
+            raise Refusal(507, "quota", message)
 
-    def _stored(self, note_id: str) -> bool:
+    def _is_stored(self, note_id: str) -> bool:
         with suppress(NotFoundError):
             return bool(self.memory.get(note_id))
         return False
 
-    def _done_before(self, new_id: str | None, old: Note) -> Note | None:
+    def _find_done(self, new_id: str | None, old: Note) -> Note | None:
         """The correction, where it was written and the server was stopped before it could remember so."""
         newer = old.superseded_by
         return self.memory.get(newer) if newer is not None and newer == new_id else None
@@ -193,10 +195,10 @@ class Calls:
         note = grant.find(note_id, self.memory.get)
         after = None if query.cursor is None else _read_version(query.cursor)
         try:
-            results, more = self._filled(grant.versions(note, self.memory.get, after=after), self.limits.page)
+            results, more = self._fill(grant.versions(note, self.memory.get, after=after), self.limits.page)
         except NotFoundError:
             raise InputError("the cursor is not one that this server gave, or its note is gone") from None
-        return {"results": results, "next": _version(results[-1]["id"]) if more else None}
+        return {"results": results, "next": _write_version(results[-1]["id"]) if more else None}
 
     def sources(self, grant: Grant, note_id: str) -> dict[str, Any]:
         """The raw notes behind a note, which is itself, or behind a generated record."""
@@ -211,71 +213,70 @@ class Calls:
             raise NotFoundError(note_id) from None
         return {
             "id": note_id, "kind": "record", "action": record["action"],
-            "results": list(self._brief([_note(note) for note in notes])),
+            "results": list(self._shorten([_note(note) for note in notes])),
         }  # fmt: skip
 
     def page(self, grant: Grant, query: ListQuery) -> dict[str, Any]:
         """Notes in the order they were added, and the cursor of the page after."""
         if query.limit > self.limits.page:
             raise _too_much("limit", query.limit, self.limits.page)
-        scope = grant.narrow(validate.scope(query.user_id, query.agent_id, query.run_id))
-        only = validate.only(query.session, query.since, query.until, _object(query.metadata))
+        named = {name: getattr(query, name) for name in _WHERE}
+        where = grant.where(**named, metadata=_parse_metadata(query.metadata))
         start, offset = (0, query.offset) if query.cursor is None else (self.cursors.read(grant, query.cursor), 0)
-        listed = self.memory.store.all(scope, only, after=start or None, superseded=query.superseded)
+        listed = self.memory.store.all(where.scope, where.only, after=start or None, superseded=query.superseded)
         with span("retcon.list", limit=query.limit):
-            results, more = self._filled(_from_number(offset, listed), query.limit)
+            results, more = self._fill(_from_number(offset, listed), query.limit)
             cursor = self.cursors.write(grant, self._place(results, start)) if more else None
         return {"results": results, "next": cursor}
 
     def search(self, grant: Grant, body: SearchIn) -> dict[str, Any]:
         """The best notes for the query."""
-        scope, only = self._which(grant, body)
-        self._short("query", body.query, self.limits.query)
+        where = self._where(grant, body)
+        self._check_length("query", body.query, self.limits.query)
         top_k = body.top_k or body.limit or min(self.memory.top_k, self.limits.top_k)
         if top_k > self.limits.top_k:
             raise _too_much("top_k", top_k, self.limits.top_k)
         with span("retcon.search", top_k=top_k) as current:
-            hits = self.memory.search(body.query, top_k=top_k, **asdict(scope), **asdict(only))
+            hits = self.memory.search(body.query, top_k=top_k, where=where)
             current.set_attribute("results", len(hits))
         least = -1.0 if body.threshold is None else body.threshold
-        return {"results": list(self._brief([_hit(hit) for hit in hits if hit.score >= least]))}
+        return {"results": list(self._shorten([_hit(hit) for hit in hits if hit.score >= least]))}
 
     def decide(self, grant: Grant, body: DecideIn) -> dict[str, Any]:
         """The decision alone, with what each feature adds to it."""
-        scope, only = self._asked(grant, body)
+        self._check_query(body)
+        where = self._where(grant, body)
         with span("retcon.decide", budget=body.budget) as current:
-            found = self.memory.decide(
-                body.query, body.budget, **asdict(scope), **asdict(only), exclude=tuple(body.exclude)
-            )
+            found = self.memory.decide(body.query, body.budget, where=where, exclude=tuple(body.exclude))
             current.set_attribute("action", found.action)
         parts = contributions(self.memory.router, found)
         return found.to_dict() | {"contributions": parts, "actions": list(usable(self.memory.chat))}
 
     def recall(self, grant: Grant, body: RecallIn) -> dict[str, Any]:
         """The best text within the budget; with `candidates`, every candidate and what became of it."""
-        scope, only = self._asked(grant, body)
+        self._check_query(body)
+        where = self._where(grant, body)
         with span("retcon.recall", budget=body.budget) as current:
             found = self.memory.recall(
-                body.query, body.budget, **asdict(scope), **asdict(only), action=body.action,
-                exclude=tuple(body.exclude),
-            )  # fmt: skip
+                body.query, body.budget, where=where, action=body.action, exclude=tuple(body.exclude)
+            )
             current.set_attribute("action", found.action)
             current.set_attribute("tokens", found.tokens)
         plain = found.to_dict()
-        return plain | {"candidates": self._candidates(found, scope, only)} if body.candidates else plain
+        return plain | {"candidates": self._candidates(found, where)} if body.candidates else plain
 
     def ask(self, grant: Grant, body: AskIn) -> dict[str, Any]:
         """The reader's answer and the looks that led to it; once it is late, no further one is taken."""
         question = _one_of(question=body.question, query=body.query)
         if self.memory.chat is None:
-            raise Refused(422, "no_model", "this server has no model to ask: recall gives the text to read yourself")
-        scope, only = self._which(grant, body)
-        self._short("question", question, self.limits.query)
-        self._affordable(body.budget)
+            raise Refusal(422, "no_model", "this server has no model to ask: recall gives the text to read yourself")
+        where = self._where(grant, body)
+        self._check_length("question", question, self.limits.query)
+        self._check_budget(body.budget)
         with span("retcon.ask", budget=body.budget) as current:
             found = self.memory.ask(
-                question, body.budget, **asdict(scope), **asdict(only), max_looks=body.max_looks,
-                max_tokens=body.max_tokens, safe=body.safe, seen=lambda _: deadline.check(),
+                question, body.budget, where=where, max_looks=body.max_looks, max_tokens=body.max_tokens,
+                safe=body.safe, seen=lambda _: deadline.check(),
             )  # fmt: skip
             current.set_attribute("looks", len(found.looks))
         return found.to_dict()
@@ -284,10 +285,10 @@ class Calls:
         """How many notes the caller may see."""
         return self.memory.store.count(grant.scope)
 
-    def _candidates(self, recall: Recall, scope: Scope, only: Filter) -> list[dict[str, Any]]:
+    def _candidates(self, recall: Recall, where: Where) -> list[dict[str, Any]]:
         memory = self.memory
         hits = retrieve.search(
-            memory.store, recall.query, Where(scope, only), top_k=memory.top_k, retriever=memory.retriever,
+            memory.store, recall.query, where, top_k=memory.top_k, retriever=memory.retriever,
             embed=memory.embed, fill=True,
         )  # fmt: skip
         used = {source.id: source for source in recall.sources}
@@ -299,7 +300,7 @@ class Calls:
             plain = {"memory": hit.text} | {name: getattr(hit.note, name) for name in _SHOWN}
             plain |= {"score": hit.score, "status": status, "used": None if source is None else source.text}
             out.append(plain | {"reason": why.get(hit.id) if source is None else None})
-        return list(self._brief(out))
+        return list(self._shorten(out))
 
     # -- checks --------------------------------------------------------------------------------------------------------
 
@@ -310,7 +311,7 @@ class Calls:
                 return self.memory.store.place(note["id"])
         return start
 
-    def _filled(self, notes: Iterator[Note], most: int) -> tuple[list[dict[str, Any]], bool]:
+    def _fill(self, notes: Iterator[Note], most: int) -> tuple[list[dict[str, Any]], bool]:
         """As many of the notes as one answer may hold, one at least, and whether there are more."""
         out: list[dict[str, Any]] = []
         room = self.limits.page_bytes
@@ -323,46 +324,40 @@ class Calls:
             out.append(plain)
         return out, False
 
-    def _brief(self, entries: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def _shorten(self, entries: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """The entries, all of them, those for whose text the answer has no room with its beginning."""
         room = self.limits.page_bytes
         for number, entry in enumerate(entries):
             weight = _weight(entry)
             if number and weight > room:
-                yield _beginning(entry)
+                yield _cut(entry)
             else:
                 room -= weight
                 yield entry
 
-    def _asked(self, grant: Grant, body: DecideIn) -> tuple[Scope, Filter]:
-        self._short("query", body.query, self.limits.query)
-        self._affordable(body.budget)
-        return self._which(grant, body)
-
-    def _which(self, grant: Grant, body: Which) -> tuple[Scope, Filter]:
-        """The scope and the conditions of a request, from its fields and its `filters`."""
+    def _where(self, grant: Grant, body: WhereIn) -> Where:
+        """Which notes a request is about, from its fields and its `filters`."""
         given = dict(body.filters or {})
-        named = {
-            name: _agreed(name, getattr(body, name), given.pop(name, None))
-            for name in (*IDS, "session", "since", "until")
-        }
+        named = {name: _agree(name, getattr(body, name), given.pop(name, None)) for name in _WHERE}
         values = given.pop("metadata", None)
         if values is not None and not isinstance(values, dict):
             raise InputError("filters.metadata is an object")
         for name, value in given.items():
             if name in ("AND", "OR", "NOT", "$and", "$or", "$not") or isinstance(value, (dict, list)):
                 raise InputError("filters take plain values that must be equal, no operators")
-        metadata = {**given, **(values or {}), **(body.metadata or {})}
-        scope = grant.narrow(validate.scope(*(named[name] for name in IDS)))
-        return scope, validate.only(named["session"], named["since"], named["until"], metadata)
+        return grant.where(**named, metadata={**given, **(values or {}), **(body.metadata or {})})
 
-    def _affordable(self, budget: int) -> None:
+    def _check_query(self, body: DecideIn) -> None:
+        self._check_length("query", body.query, self.limits.query)
+        self._check_budget(body.budget)
+
+    def _check_budget(self, budget: int) -> None:
         if budget > self.limits.budget:
             raise _too_much("budget", budget, self.limits.budget)
 
-    def _short(self, what: str, text: object, most: int) -> None:
+    def _check_length(self, what: str, text: object, most: int) -> None:
         if isinstance(text, str) and len(text) > most:
-            raise Refused(422, "too_long", f"{what} has {len(text):,} characters, this server takes {most:,} at most")
+            raise Refusal(422, "too_long", f"{what} has {len(text):,} characters, this server takes {most:,} at most")
 
 
 def contributions(router: Router, decision: Decision) -> dict[str, dict[str, float]]:
@@ -387,14 +382,14 @@ def _one_of(**given: Any) -> Any:
     return found[0]
 
 
-def _agreed(name: str, field: Any, filtered: Any) -> Any:
+def _agree(name: str, field: Any, filtered: Any) -> Any:
     if field is not None and filtered is not None and field != filtered:
         raise InputError(f"{name} and filters.{name} differ")
     return filtered if field is None else field
 
 
-def _named(draft: dict[str, Any], turn: Turn | None, number: int) -> dict[str, Any]:
-    return draft if turn is None or "id" in draft else {**draft, "id": turn.id(number)}
+def _name_draft(draft: dict[str, Any], keyed: KeyedWrite | None, number: int) -> dict[str, Any]:
+    return draft if keyed is None or "id" in draft else {**draft, "id": keyed.note_id(number)}
 
 
 def _note(note: Note) -> dict[str, Any]:
@@ -402,7 +397,7 @@ def _note(note: Note) -> dict[str, Any]:
     return {"id": note.id, "memory": note.text, **rest}
 
 
-def _beginning(entry: dict[str, Any]) -> dict[str, Any]:
+def _cut(entry: dict[str, Any]) -> dict[str, Any]:
     """The entry without what may be long."""
     left = {name: value for name, value in entry.items() if name != "metadata"}
     return left | {"memory": entry["memory"][:BRIEF], "truncated": True} | ({"used": None} if "used" in left else {})
@@ -422,7 +417,7 @@ def _event(event: str, note_id: str, created_at: str, text: str) -> dict[str, An
     return {"id": note_id, "memory": text, "event": event, "created_at": created_at}
 
 
-def _gone(deleted: Deleted, grant: Grant) -> dict[str, Any]:
+def _deletion(deleted: Deleted, grant: Grant) -> dict[str, Any]:
     """What may be told: how the file lies on disk depends on everybody's notes."""
     if not grant.admin:
         return {"deleted": deleted.notes}
@@ -430,21 +425,21 @@ def _gone(deleted: Deleted, grant: Grant) -> dict[str, Any]:
     return told | ({"warning": deleted.warning} if deleted.warning else {})
 
 
-def _deleted(kept: Any) -> dict[str, Any]:
+def _deletion_answer(kept: Any) -> dict[str, Any]:
     number = kept["deleted"]
     return {"message": f"deleted {number} note{'' if number == 1 else 's'}", **kept}
 
 
-def _too_much(what: str, given: int, most: int) -> Refused:
+def _too_much(what: str, given: int, most: int) -> Refusal:
     shown = f"{given:,}" if abs(given) < 10**15 else "a huge number"
-    return Refused(422, "too_much", f"{what} is {shown}, this server takes {most:,} at most")
+    return Refusal(422, "too_much", f"{what} is {shown}, this server takes {most:,} at most")
 
 
-def _object(text: str | None) -> dict[str, Any] | None:
+def _parse_metadata(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        found = parsed(text)
+        found = parse_json(text)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
@@ -459,7 +454,7 @@ def _from_number(number: int, notes: Iterator[Note]) -> Iterator[Note]:
             yield note
 
 
-def _version(note_id: str) -> str:
+def _write_version(note_id: str) -> str:
     """The cursor of a history: the last version that was shown."""
     return base64.urlsafe_b64encode(note_id.encode("utf-8", "surrogatepass")).decode().rstrip("=")
 

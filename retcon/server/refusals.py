@@ -22,7 +22,7 @@ from retcon.server import logs
 from retcon.serving import complaint
 
 
-class Refused(Exception):  # noqa: N818
+class Refusal(Exception):  # noqa: N818
     """A request that is answered with an error on purpose."""
 
     def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
@@ -31,33 +31,33 @@ class Refused(Exception):  # noqa: N818
         super().__init__(message)
 
 
-def refused(error: RetconError) -> Refused:
+def refusal_of(error: RetconError) -> Refusal:
     """The answer to one of the library's errors. A store that fails is logged too: its caller is not told the path."""
     if isinstance(error, NotFoundError):
-        return Refused(404, error.code, str(error))
+        return Refusal(404, error.code, str(error))
     if isinstance(error, OutsideError):
-        return Refused(403, error.code, str(error))
+        return Refusal(403, error.code, str(error))
     if isinstance(error, InputError):
-        return Refused(422, error.code, str(error))
+        return Refusal(422, error.code, str(error))
     if isinstance(error, ConflictError):
-        return Refused(409, error.code, str(error))
+        return Refusal(409, error.code, str(error))
     if isinstance(error, BusyError):
         message = "another program keeps the store locked; nothing was written, try again"
-        return Refused(503, error.code, message, Retry_After="1")
+        return Refusal(503, error.code, message, Retry_After="1")
     if isinstance(error, StoreError):
-        logs.event(logging.ERROR, "store", **logs.where(error))
-        return Refused(503, error.code, "the store cannot be read or written; nothing was written", Retry_After="10")
+        logs.event(logging.ERROR, "store", **logs.describe(error))
+        return Refusal(503, error.code, "the store cannot be read or written; nothing was written", Retry_After="10")
     if isinstance(error, ModelError):
-        return Refused(504 if isinstance(error, ModelTimeoutError) else 502, error.code, str(error))
+        return Refusal(504 if isinstance(error, ModelTimeoutError) else 502, error.code, str(error))
     if isinstance(error, DeadlineError):
-        return Refused(504, error.code, "not done in time; nothing was written", Retry_After="1")
-    return Refused(500, error.code, "a fault of the server")
+        return Refusal(504, error.code, "not done in time; nothing was written", Retry_After="1")
+    return Refusal(500, error.code, "a fault of the server")
 
 
-def invalid(errors: Sequence[Mapping[str, Any]]) -> Refused:
+def invalid_request(errors: Sequence[Mapping[str, Any]]) -> Refusal:
     """The answer to a request that is not of the documented shape."""
     if any(each["type"] == "json_invalid" for each in errors):
-        return Refused(400, "bad_json", "the body is not JSON")
+        return Refusal(400, "bad_json", "the body is not JSON")
     if any(isinstance(each.get("input"), bytes) for each in errors):  # it was not read, because of its type
-        return Refused(422, "bad_input", "send the body with Content-Type: application/json")
-    return Refused(422, "bad_input", complaint(errors, skip=1))  # the first part says: body, query or path
+        return Refusal(422, "bad_input", "send the body with Content-Type: application/json")
+    return Refusal(422, "bad_input", complaint(errors, skip=1))  # the first part says: body, query or path

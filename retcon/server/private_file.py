@@ -13,7 +13,7 @@ from retcon.errors import BusyError, StoreError
 PATIENCE = 10.0  # seconds to wait for another process that writes
 
 
-class Private:
+class PrivateFile:
     """The file, opened at first use by one connection that all threads share, one at a time."""
 
     def __init__(self, path: str | os.PathLike[str], schema: str, *, patience: float = PATIENCE) -> None:
@@ -65,6 +65,17 @@ class Private:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+
+
+@contextmanager
+def exclusive(connection: sqlite3.Connection) -> Iterator[None]:
+    """A transaction that nobody else writes in; what the block has not committed is dropped."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def _open(path: str, schema: str, patience: float, *, make: bool) -> sqlite3.Connection:

@@ -11,11 +11,12 @@ from retcon import deadline, validate
 from retcon.errors import InputError, NotFoundError
 from retcon.grant import EVERYTHING, Grant
 from retcon.ladder import Answer, Look
-from retcon.mcp import shapes
+from retcon.mcp import schema
 from retcon.memory import DEFAULT_BUDGET, Memory
-from retcon.note import Note, Recall, Source
+from retcon.note import Note, Recall, Scope, Source
 from retcon.operate import usable
 from retcon.store import Deleted
+from retcon.where import Where
 
 
 class StoppedError(Exception):
@@ -23,8 +24,8 @@ class StoppedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """What the tools do. A desk that is bound to a scope can neither see nor touch what lies outside it."""
+class ToolVerbs:
+    """What the tools do. Verbs that are bound to a scope can neither see nor touch what lies outside it."""
 
     memory: Memory
     grant: Grant = EVERYTHING
@@ -36,17 +37,21 @@ class Desk:
         """Whether the server serves one scope, so that calls name none."""
         return not self.grant.admin
 
-    def granted(self, given: shapes.Whose) -> Grant:
+    def grant_for(self, given: schema.ScopeArguments) -> Grant:
         """What the call is about: the server's own scope, or the part of it that the call names."""
         return self.grant.part(validate.scope(given.user_id, given.agent_id, given.run_id))
 
-    def _ids(self, given: shapes.Whose) -> dict[str, Any]:
-        return asdict(self.granted(given).scope)
+    def _where(self, given: schema.WhereArguments, metadata: dict[str, Any] | None = None) -> Where:
+        """Which notes the call is about, within what the server may see."""
+        return self.grant.where(
+            user_id=given.user_id, agent_id=given.agent_id, run_id=given.run_id, session=given.session,
+            since=given.since, until=given.until, metadata=metadata,
+        )  # fmt: skip
 
-    def _note(self, note_id: str, given: shapes.Whose) -> Note:
-        return self.granted(given).find(note_id, self.memory.get)
+    def _note(self, note_id: str, given: schema.ScopeArguments) -> Note:
+        return self.grant_for(given).find(note_id, self.memory.get)
 
-    def add(self, given: shapes.Add) -> shapes.Added:
+    def add(self, given: schema.AddArguments) -> schema.AddResult:
         """Store a text or the turns of a conversation."""
         if (given.text is None) == (given.messages is None):
             raise InputError("give a text, or messages, and not both")
@@ -54,42 +59,38 @@ class Desk:
             return self._correct(given, given.supersedes)
         what: Any = given.text if given.messages is None else [turn.model_dump() for turn in given.messages]
         stored = self.memory.add(
-            what, id=self._named(given.id), **self._ids(given), session=given.session, speaker=given.speaker,
-            timestamp=given.timestamp, metadata=given.metadata,
+            what, id=self._note_id(given.id), **asdict(self.grant_for(given).scope), session=given.session,
+            speaker=given.speaker, timestamp=given.timestamp, metadata=given.metadata,
         )  # fmt: skip
-        return shapes.Added(ids=[note.id for note in stored], stored=len(stored))
+        return schema.AddResult(ids=[note.id for note in stored], stored=len(stored))
 
-    def _correct(self, given: shapes.Add, old: str) -> shapes.Added:
+    def _correct(self, given: schema.AddArguments, old: str) -> schema.AddResult:
         if given.text is None:
             raise InputError("a correction is one text: give text, not messages")
         stored = self.memory.supersede(
-            self._note(old, given).id, given.text, new_id=self._named(given.id), timestamp=given.timestamp,
+            self._note(old, given).id, given.text, new_id=self._note_id(given.id), timestamp=given.timestamp,
             speaker=given.speaker, session=given.session, metadata=given.metadata,
         )  # fmt: skip
-        return shapes.Added(ids=[stored.id], stored=1)
+        return schema.AddResult(ids=[stored.id], stored=1)
 
-    def search(self, given: shapes.Search) -> shapes.SearchResult:
+    def search(self, given: schema.SearchArguments) -> schema.SearchResult:
         """Ranked memories."""
-        hits = self.memory.search(
-            given.query, **self._ids(given), **_filter(given), top_k=given.top_k, metadata=given.metadata
-        )
+        hits = self.memory.search(given.query, where=self._where(given, given.metadata), top_k=given.top_k)
         found = [
-            shapes.Found(
-                id=hit.id, text=hit.text[: shapes.LONGEST_EXCERPT], score=hit.score, rank=hit.rank,
-                truncated=len(hit.text) > shapes.LONGEST_EXCERPT, speaker=hit.note.speaker, session=hit.note.session,
+            schema.FoundItem(
+                id=hit.id, text=hit.text[: schema.LONGEST_EXCERPT], score=hit.score, rank=hit.rank,
+                truncated=len(hit.text) > schema.LONGEST_EXCERPT, speaker=hit.note.speaker, session=hit.note.session,
                 timestamp=hit.note.timestamp, duplicate_of=hit.duplicate_of,
             )
             for hit in hits
         ]  # fmt: skip
-        return shapes.SearchResult(results=found, count=len(found))
+        return schema.SearchResult(results=found, count=len(found))
 
-    def context(self, given: shapes.Context) -> shapes.ContextResult:
+    def context(self, given: schema.ContextArguments) -> schema.ContextResult:
         """The best text within the budget."""
-        recall = self.memory.recall(
-            given.query, self._budget(given.budget), **self._ids(given), **_filter(given),
-            exclude=given.exclude or (),
-        )  # fmt: skip
-        return shapes.ContextResult(
+        where, budget = self._where(given), self._budget(given.budget)
+        recall = self.memory.recall(given.query, budget, where=where, exclude=given.exclude or ())
+        return schema.ContextResult(
             text=recall.text, tokens=recall.tokens, budget=recall.budget, action=recall.action,
             reason=recall.decision.reason, sources=_sources(recall.sources),
             dropped=dict(Counter(item.code for item in recall.dropped)), tried=list(recall.tried),
@@ -99,7 +100,7 @@ class Desk:
     def _more(self, recall: Recall) -> bool:
         return bool(recall.sources or recall.dropped) and bool(set(usable(self.memory.chat)).difference(recall.tried))
 
-    def ask(self, given: shapes.Ask) -> shapes.AskResult:
+    def ask(self, given: schema.AskArguments) -> schema.AskResult:
         """The model's answer from what memory recalls."""
         if self.memory.chat is None:
             raise InputError(
@@ -107,23 +108,23 @@ class Desk:
                 "use get_memory_context and read the text yourself"
             )
         answer = self.memory.ask(
-            given.question, self._budget(given.budget), **self._ids(given), **_filter(given),
-            max_looks=given.max_looks, safe=given.safe, seen=self._go_on,
+            given.question, self._budget(given.budget), where=self._where(given), max_looks=given.max_looks,
+            safe=given.safe, seen=self._go_on,
         )  # fmt: skip
-        return _answered(answer)
+        return _ask_result(answer)
 
     def _go_on(self, look: Look) -> None:
         deadline.check()
         if self.stopped():
             raise StoppedError
 
-    def get(self, given: shapes.One) -> shapes.MemoryItem:
+    def get(self, given: schema.OneArguments) -> schema.MemoryItem:
         """One memory in full."""
-        return shapes.MemoryItem.of(self._note(given.id, given))
+        return schema.MemoryItem.of(self._note(given.id, given))
 
-    def sources(self, given: shapes.Many) -> shapes.SourcesResult:
+    def sources(self, given: schema.ManyArguments) -> schema.SourcesResult:
         """Memories in full, with their versions."""
-        found: list[shapes.Origin] = []
+        found: list[schema.Origin] = []
         missing: list[str] = []
         room = _Room()
         for note_id in dict.fromkeys(given.ids):
@@ -133,38 +134,36 @@ class Desk:
                 missing.append(note_id)
         if not found:
             raise NotFoundError(missing[0])
-        return shapes.SourcesResult(sources=found, missing=missing)
+        return schema.SourcesResult(sources=found, missing=missing)
 
-    def _origin(self, note_id: str, given: shapes.Whose, room: _Room) -> shapes.Origin:
-        grant, note = self.granted(given), self._note(note_id, given)
+    def _origin(self, note_id: str, given: schema.ScopeArguments, room: _Room) -> schema.Origin:
+        grant, note = self.grant_for(given), self._note(note_id, given)
         shown, more = [], False
         if note.supersedes is not None or note.superseded_by is not None:
             versions = grant.versions(note, self.memory.get)
             shown = [room.item(each) for each in room.while_left(versions)]
             more = next(versions, None) is not None
-        return shapes.Origin(memory=room.item(note), versions=shown if len(shown) > 1 or more else [], more=more)
+        return schema.Origin(memory=room.item(note), versions=shown if len(shown) > 1 or more else [], more=more)
 
-    def delete(self, given: shapes.One) -> shapes.Gone:
+    def delete(self, given: schema.OneArguments) -> schema.DeleteResult:
         """Delete one memory."""
-        return _gone(self.memory.delete(self._note(given.id, given).id))
+        return _delete_result(self.memory.delete(self._note(given.id, given).id))
 
-    def delete_all(self, given: shapes.Whose) -> shapes.Gone:
+    def delete_all(self, given: schema.ScopeArguments) -> schema.DeleteResult:
         """Delete every memory of a scope."""
-        ids = self._ids(given)
-        if not any(ids.values()):
+        scope = self.grant_for(given).scope
+        if scope == Scope():
             raise InputError("name a user_id, agent_id or run_id: this tool never empties a whole store")
-        return _gone(self.memory.delete_all(**ids))
+        return _delete_result(self.memory.delete_all(where=Where(scope)))
 
-    def explain(self, given: shapes.Context) -> shapes.DecisionResult:
+    def explain(self, given: schema.ContextArguments) -> schema.DecisionResult:
         """The decision alone."""
-        decision = self.memory.decide(
-            given.query, self._budget(given.budget), **self._ids(given), **_filter(given),
-            exclude=given.exclude or (),
-        )  # fmt: skip
+        where, budget = self._where(given), self._budget(given.budget)
+        decision = self.memory.decide(given.query, budget, where=where, exclude=given.exclude or ())
         plain = decision.to_dict() | {"budget": decision.budget}
-        return shapes.DecisionResult(**{name: plain[name] for name in shapes.DecisionResult.model_fields})
+        return schema.DecisionResult(**{name: plain[name] for name in schema.DecisionResult.model_fields})
 
-    def _named(self, chosen: str | None) -> str | None:
+    def _note_id(self, chosen: str | None) -> str | None:
         return None if chosen is None else self.grant.name(chosen)
 
     def _budget(self, given: int | None) -> int:
@@ -175,13 +174,13 @@ class _Room:
     """How much of notes an answer may still hold."""
 
     def __init__(self) -> None:
-        self.left = shapes.ROOM
+        self.left = schema.ROOM
 
-    def item(self, note: Note) -> shapes.MemoryItem:
+    def item(self, note: Note) -> schema.MemoryItem:
         """The note, or its beginning where there is no room for more."""
-        item = shapes.MemoryItem.of(note)
+        item = schema.MemoryItem.of(note)
         if item.cost > self.left:
-            item = item.beginning()
+            item = item.cut()
         self.left -= item.cost
         return item
 
@@ -191,24 +190,20 @@ class _Room:
             yield note
 
 
-def _filter(given: shapes.Within) -> dict[str, Any]:
-    return {"session": given.session, "since": given.since, "until": given.until}
+def _sources(sources: tuple[Source, ...]) -> list[schema.SourceItem]:
+    return [schema.SourceItem(id=each.id, whole=each.whole, timestamp=each.timestamp) for each in sources]
 
 
-def _sources(sources: tuple[Source, ...]) -> list[shapes.SourceItem]:
-    return [shapes.SourceItem(id=each.id, whole=each.whole, timestamp=each.timestamp) for each in sources]
+def _delete_result(deleted: Deleted) -> schema.DeleteResult:
+    return schema.DeleteResult(deleted=deleted.notes, records=deleted.records, warning=deleted.warning)
 
 
-def _gone(deleted: Deleted) -> shapes.Gone:
-    return shapes.Gone(deleted=deleted.notes, records=deleted.records, warning=deleted.warning)
-
-
-def _answered(answer: Answer) -> shapes.AskResult:
+def _ask_result(answer: Answer) -> schema.AskResult:
     looks = [
-        shapes.Look(action=look.recall.action, tokens=look.recall.tokens, answered=not look.abstained)
+        schema.LookItem(action=look.recall.action, tokens=look.recall.tokens, answered=not look.abstained)
         for look in answer.looks
     ]
-    return shapes.AskResult(
+    return schema.AskResult(
         answer=answer.text, in_memory=answer.text is not None, looks=looks,
         sources=_sources(answer.looks[-1].recall.sources), model_calls=answer.usage.model_calls,
         model_tokens=answer.usage.tokens, warnings=list(answer.warnings),
