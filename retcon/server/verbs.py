@@ -220,10 +220,10 @@ class HttpVerbs:
         """Notes in the order they were added, and the cursor of the page after."""
         if query.limit > self.limits.page:
             raise _too_much("limit", query.limit, self.limits.page)
-        named = {name: getattr(query, name) for name in _WHERE}
-        where = grant.where(**named, metadata=_parse_metadata(query.metadata))
+        scope = grant.narrow(validate.scope(query.user_id, query.agent_id, query.run_id))
+        only = validate.only(query.session, query.since, query.until, _parse_metadata(query.metadata))
         start, offset = (0, query.offset) if query.cursor is None else (self.cursors.read(grant, query.cursor), 0)
-        listed = self.memory.store.all(where.scope, where.only, after=start or None, superseded=query.superseded)
+        listed = self.memory.store.all(scope, only, after=start or None, superseded=query.superseded)
         with span("retcon.list", limit=query.limit):
             results, more = self._fill(_from_number(offset, listed), query.limit)
             cursor = self.cursors.write(grant, self._place(results, start)) if more else None
