@@ -130,7 +130,26 @@ def test_the_tree_names_files_that_exist() -> None:
 def test_files_and_targets_that_a_page_names_exist(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for name in re.findall(r"`((?:tests|requirements|docs|\.ci)/[\w./-]+)`", text):
+    for name in re.findall(r"`((?:tests|requirements|docs|retcon|bench|\.ci|\.github)/[\w./-]+)`", text):
         assert (ROOT / name).exists(), name
     for target in re.findall(r"`make ([a-z-]+)", text):
         assert f"\n{target}:" in makefile, target
+
+
+def test_the_public_workflow_runs_targets_that_exist_on_every_supported_python() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    ran = re.findall(r"run: make ([a-z-]+)", workflow)
+    assert {"lint", "docs", "demo", "test", "test-deep", "release-check"} == set(ran)
+    assert all(f"\n{target}:" in makefile for target in ran)
+    classified = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert re.findall(r'"(3\.\d+)"', workflow.split("matrix:")[1]) == classified
+
+
+def test_the_version_stands_in_one_place() -> None:
+    named = [path for path in ("pyproject.toml", "CITATION.cff", "mkdocs.yml") if retcon.__version__ in text_of(path)]
+    assert named == []
+
+
+def text_of(path: str) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
