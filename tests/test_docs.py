@@ -117,6 +117,19 @@ def test_python_prints_what_the_page_says(code: str, tmp_path: Path, monkeypatch
         assert text == promise or promise.endswith("...")
 
 
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_what_a_page_imports_exists(page: Path) -> None:
+    for code in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        for line in re.findall(r"^(?:from|import) retcon.*$", code, re.M):
+            exec(line, {})
+
+
+def test_scripts_that_a_page_names_exist() -> None:
+    for page in [*pages(), ROOT / "CONTRIBUTING.md"]:
+        for name in re.findall(r"(?:`|-m )bench\.([a-z_]+)", page.read_text(encoding="utf-8")):
+            assert (ROOT / "bench" / f"{name}.py").exists() or (ROOT / "bench" / name).is_dir(), (page.name, name)
+
+
 def test_the_tree_names_files_that_exist() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     tree = page.split("```\nretcon/\n")[1].split("```")[0]
