@@ -51,13 +51,13 @@ def _survival() -> str:
     rows = [row for row in _results("extract") if row["counter"] == "estimate"]
     methods = {"retain, rank order": "whole notes (Retain)", "truncate": "truncation", "extract": "**Extract**"}
     budgets = sorted({row["budget"] for row in rows})
-    lines = ["| | " + " | ".join(f"{budget} tokens" for budget in budgets) + " |", "|---" * (1 + len(budgets)) + "|"]
+    lines = ["| | | " + " | ".join(f"{budget} tokens" for budget in budgets) + " |", "|---" * (2 + len(budgets)) + "|"]
     for setting in ("LongMemEval controlled", "LoCoMo full history"):
         here = [row for row in rows if row["setting"] == setting]
-        lines.append(f"| *{setting}, {here[0]['questions']:,} questions* |" + " |" * len(budgets))
         for method, label in methods.items():
             cells = {row["budget"]: f"{row['survives']:.2f}" for row in here if row["method"] == method}
-            lines.append(f"| {label} | " + " | ".join(cells[budget] for budget in budgets) + " |")
+            about = f"{setting.split()[0]}, {here[0]['questions']:,} questions"
+            lines.append(f"| {about} | {label} | " + " | ".join(cells[budget] for budget in budgets) + " |")
     return "\n".join(lines)
 
 
@@ -129,7 +129,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 def pages() -> list[Path]:
     """Every page that may hold a table."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def rewritten(text: str) -> str:

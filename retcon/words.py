@@ -132,7 +132,7 @@ def sentences(text: str) -> list[str]:
     return [piece for piece in out if piece]
 
 
-OWN, CONTEXT = 2, 1  # weight of a note's own words and of the turn before it; measured in docs/log.md
+OWN, CONTEXT = 2, 1  # weight of a note's own words and of the turn before it; measured in docs/log-foundations.md
 
 
 def index_counts(own: str, context: str) -> dict[str, int]:

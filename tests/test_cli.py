@@ -86,16 +86,25 @@ def test_version_is_the_packages_own() -> None:
 # -- documentation -----------------------------------------------------------------------------------------------------
 
 
+PAGES = [ROOT / "docs/cli" / f"{name}.md" for name in ("index", "notes", "recall", "files", "lab", "serve", "about")]
+TURN = "\f"  # stands between two pages
+
+
+def read_pages() -> str:
+    """The pages of the command line in reading order: what one of them stores, the next ones find."""
+    return TURN.join(page.read_text(encoding="utf-8") for page in PAGES)
+
+
 def test_docs_have_a_section_for_each_verb_and_no_other() -> None:
-    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    assert re.findall(r"^### (\w+)$", page, re.M) == list(VERBS)
+    page = read_pages()
+    assert re.findall(r"^## (\w+)$", page, re.M) == list(VERBS)
     for verb in VERBS:
-        section = page.split(f"### {verb}\n")[1].split("\n### ")[0].split("\n## ")[0]
+        section = page.split(f"## {verb}\n")[1].split("\n## ")[0]
         assert re.search(rf"^\$ (?:.*\| )?retcon {verb}\b", section, re.M), verb
 
 
 def replayed(page: str) -> str:
-    """The page with what each command of its console blocks prints now, run in order in an empty folder."""
+    """The pages with what each command of their console blocks prints now, run in order in an empty folder."""
     (chat,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     Path("chat.json").write_text(chat, encoding="utf-8")
     return re.sub(r"(?<=```console\n)(.*?)(?=```)", lambda block: _replay(block[1]), page, flags=re.DOTALL)
@@ -120,12 +129,12 @@ def _steady(output: str) -> str:
 
 def test_docs_show_what_the_commands_print(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RETCON_DB")
-    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    page = read_pages()
     assert replayed(page) == page, "python tests/test_cli.py writes it anew"
 
 
 def test_docs_name_every_option_of_each_verb() -> None:
-    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    page = read_pages()
     options = {option for verb in VERBS.values() for parameter in verb.params for option in parameter.opts}
     missing = {option for option in options if option.startswith("--") and f"`{option}" not in page}
     assert not missing
@@ -678,9 +687,9 @@ def test_streams_of_a_caller_are_left_open(db: Path, monkeypatch: pytest.MonkeyP
 
 
 if __name__ == "__main__":
-    page = ROOT / "docs" / "cli.md"
     with tempfile.TemporaryDirectory() as folder:
         for name in (*READ, *KEYS):
             os.environ.pop(name, None)
         os.chdir(folder)
-        page.write_text(replayed(page.read_text(encoding="utf-8")), encoding="utf-8")
+        for page, text in zip(PAGES, replayed(read_pages()).split(TURN), strict=True):
+            page.write_text(text, encoding="utf-8")

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 PYTHONS = ("3.11.0", "3.12.0", "3.13.0")
-LOCKS = ("core", "dev", "model", "transformers")
+LOCKS = ("core", "dev", "server", "model", "transformers")
 OWN = "retcon-memory"
 
 
@@ -78,6 +78,7 @@ def wanted(name: str) -> list[Requirement]:
     asked = {
         "core": [*core["dependencies"], *core["build-system"], *groups["build"]],
         "dev": [*core["dependencies"], *core["build-system"], *groups["build"], *extras["dev"]],
+        "server": [*core["dependencies"], *extras["server"], *extras["mcp"], *extras["http"]],
         "model": groups["model"],
         "transformers": groups["transformers"],
     }[name]
@@ -115,7 +116,7 @@ def test_no_lock_names_an_address_an_index_or_a_folder(name: str) -> None:
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize("name", ["core", "transformers"])
+@pytest.mark.parametrize("name", ["core", "server", "transformers"])
 def test_files_that_are_installed_together_agree(name: str, python: str) -> None:
     every = {pin.name: pin.version for pin in pins("dev") if pin.counts(python)}
     for pin in pins(name):

@@ -564,7 +564,7 @@ def test_the_example_on_the_page_gives_what_it_says() -> None:
 
 def test_the_page_shows_the_kept_result_and_the_result_shows_the_promise() -> None:
     result = json.loads((ROOT / "bench" / "results" / "certificate.json").read_text(encoding="utf-8"))
-    page = (ROOT / "docs" / "certificate.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "results" / "certificate.md").read_text(encoding="utf-8")
     assert f"<!-- table: certificate -->\n{certificate.table(result)}\n<!-- end -->" in page
     assert result["shown"]["holds"]
     assert result["shown"]["has_power"]
