@@ -54,7 +54,11 @@ def random_id() -> str:
 
 
 class Memory:
-    """Notes in one SQLite file, recalled under a token budget. No key, no network, no download."""
+    """Notes in one SQLite file, recalled under a token budget. No key, no network, no download.
+
+    What reads takes a `where`, or its words as keywords: whose notes (user_id, agent_id, run_id), and which of them
+    (session, since, until, metadata).
+    """
 
     def __init__(
         self,
@@ -257,7 +261,8 @@ class Memory:
         **words: Unpack[WhereWords],
     ) -> Decision:
         """The decision alone: which action, by what numbers. Writes no text."""
-        cluster = self._cluster(validate.query(query), resolve(where, words))
+        where = resolve(where, words)
+        cluster = self._cluster(validate.query(query), where)
         return self._decide(cluster, check_budget(budget), None, check_actions(exclude))
 
     def recall(
@@ -277,7 +282,8 @@ class Memory:
         """
         started = time.perf_counter()
         budget, exclude = check_budget(budget), check_actions(exclude)
-        cluster = self._cluster(validate.query(query), resolve(where, words))
+        where = resolve(where, words)
+        cluster = self._cluster(validate.query(query), where)
         decision = self._decide(cluster, budget, action, exclude)
         return self._recall(cluster, decision, exclude, started)
 
@@ -378,7 +384,8 @@ class Memory:
         started = time.perf_counter()
         budget, max_looks = check_budget(budget), validate.whole("max_looks", max_looks, most=100)
         most = math.inf if max_tokens is None else validate.whole("max_tokens", max_tokens, most=10**12)
-        cluster = self._cluster(validate.query(question), resolve(where, words))
+        where = resolve(where, words)
+        cluster = self._cluster(validate.query(question), where)
         decision = first_look(self._decide(cluster, budget, None, ()), whole=safe)
         decision = self._reader_mismatch.mark(decision)
         order = decision.order  # empty where the router has no ladder: then every action may have its turn
