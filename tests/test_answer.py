@@ -110,11 +110,6 @@ def test_any_reply_is_judged_without_failing(reply: str) -> None:
     assert abstains(reply) in (True, False)
 
 
-def test_judging_is_linear() -> None:
-    for piece in ("not ", " ", "\n", "no information ", '"', "it is "):
-        abstains(piece * 100_000)
-
-
 def test_the_reader_is_told_the_marker_and_that_memory_is_data() -> None:
     ask = prompt("When?", "2026-05-09 ann: today")
     system, user = ask.messages

@@ -434,6 +434,12 @@ def test_vectors_of_a_hostile_endpoint_have_length_one_or_are_malformed(server: 
         assert np.linalg.norm(embed(["words"])[0]) == pytest.approx(1.0)
 
 
+def test_a_vector_of_huge_numbers_has_length_one(server: Server) -> None:
+    server.always = sends(json.dumps({"data": [{"index": 0, "embedding": [1e308, 1e308]}]}).encode())
+    with contextlib.closing(HttpEmbed(server.base, "m", dim=2)) as embed:
+        assert embed(["words"])[0] == pytest.approx([0.5**0.5] * 2)
+
+
 # -- time that is over -------------------------------------------------------------------------------------------------
 
 

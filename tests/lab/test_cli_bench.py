@@ -182,6 +182,7 @@ def test_your_own_questions_are_labelled(server: Server, folder: Path) -> None:
 def test_another_model_may_judge(server: Server) -> None:
     with Server(always=answers) as second:
         fine(*at(server), "--judge-model", second.base, "--judge-name", "j")
+        assert second.seen
         assert all("<reply>" in seen.body["messages"][1]["content"] for seen in second.seen)
         assert not any("<reply>" in seen.body["messages"][1]["content"] for seen in server.seen)
     assert set(written()["grader"].tolist()) == {"j"}

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from test_outcomes import Row, renamed, world
 
@@ -376,6 +376,8 @@ anything = st.recursive(
 _PLAIN = replace(fit(made(12), name="r"), ladder=fit_ladder(made(12), kept=3)).to_dict()
 
 
+@example(0.25, "call_price")
+@example(None, None)
 @given(anything, st.sampled_from(["orders", "features", "weights", "intercepts", "call_price", "token_price", None]))
 def test_any_ladder_is_a_ladder_or_a_router_error(value: Any, key: str | None) -> None:
     broken = copy.deepcopy(_PLAIN)
