@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from retcon import deadline, retrieve, validate
+from retcon import deadline, validate
 from retcon.errors import InputError, NotFoundError
 from retcon.grant import IDS, Grant
 from retcon.memory import Memory
@@ -263,7 +263,7 @@ class HttpVerbs:
             current.set_attribute("action", found.action)
             current.set_attribute("tokens", found.tokens)
         plain = found.to_dict()
-        return plain | {"candidates": self._candidates(found, where)} if body.candidates else plain
+        return plain | {"candidates": self._candidates(found)} if body.candidates else plain
 
     def ask(self, grant: Grant, body: AskIn) -> dict[str, Any]:
         """The reader's answer and the looks that led to it; once it is late, no further one is taken."""
@@ -285,12 +285,8 @@ class HttpVerbs:
         """How many notes the caller may see."""
         return self.memory.store.count(grant.scope)
 
-    def _candidates(self, recall: Recall, where: Where) -> list[dict[str, Any]]:
-        memory = self.memory
-        hits = retrieve.search(
-            memory.store, recall.query, where, top_k=memory.top_k, retriever=memory.retriever,
-            embed=memory.embed, fill=True,
-        )  # fmt: skip
+    def _candidates(self, recall: Recall) -> list[dict[str, Any]]:
+        hits = recall.cluster.retrieved if recall.cluster else ()
         used = {source.id: source for source in recall.sources}
         why = {dropped.id: dropped.reason for dropped in recall.dropped}
         out = []
