@@ -81,8 +81,8 @@ def measure(path: Path, ids: list[str]) -> dict[str, Any]:
         with ThreadPoolExecutor(len(ids)) as pool:
             took = list(pool.map(lambda note_id: _time_delete(memory, note_id), ids))
         deleted = time.monotonic()
-        purger = Purger(memory.unpurged, memory.purge, every=EVERY)
-        while memory.unpurged():
+        purger = Purger(memory.count_unpurged, memory.purge, every=EVERY)
+        while memory.count_unpurged():
             time.sleep(0.05)
         purged = time.monotonic()
         purger.close()

@@ -27,7 +27,7 @@ import reprlib
 from collections.abc import Sequence
 
 
-def shown(value: object, most: int = 80) -> str:
+def quote(value: object, most: int = 80) -> str:
     """Any value as it may stand in a message: on one line, shortened, and never an error of its own."""
     if isinstance(value, str):
         return repr(value[:most])

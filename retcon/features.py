@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from retcon.errors import InputError, shown
+from retcon.errors import InputError, quote
 from retcon.words import words
 
 TYPES = ("single_session", "multi_session", "temporal", "knowledge_update")
@@ -40,7 +40,7 @@ def features(
 ) -> NDArray[np.float64]:
     """The eleven features in the order of `FEATURES`; `costs`, `sessions` and `vectors` have one entry a note."""
     if budget < 0:
-        raise InputError(f"the budget must be 0 or more, not {shown(budget)}")
+        raise InputError(f"the budget must be 0 or more, not {quote(budget)}")
     if not len(costs) == len(sessions) == len(vectors):
         raise InputError(f"{len(costs)} costs, {len(sessions)} sessions and {len(vectors)} vectors for one cluster")
     if len(types) != len(TYPES):

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon import answer, jsonl, pack, retrieve, validate
-from retcon.errors import InputError, StoreError, shown
+from retcon.errors import InputError, StoreError, quote
 from retcon.features import features, query_type
 from retcon.ladder import Answer, Look, climb, first_look, replace_action
 from retcon.model import Chat, Embed, chat, embedder
@@ -205,9 +205,9 @@ class Memory:
         """
         return self.store.purge(at=self._stamp())
 
-    def unpurged(self) -> int:
+    def count_unpurged(self) -> int:
         """How many deletes there were whose words may still lie in the files."""
-        return self.store.unpurged()
+        return self.store.count_unpurged()
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -500,7 +500,7 @@ class Memory:
         """
         if purge:
             with contextlib.suppress(StoreError):  # closed before, or not to be written: it stays due
-                if self.store.unpurged():
+                if self.store.count_unpurged():
                     self.purge()
         self.store.close()
         close = getattr(self.chat, "close", None)
@@ -518,7 +518,7 @@ class Memory:
 
 def _guard(given: str) -> Guard:
     if given not in GUARDS:
-        raise InputError(f"guard is 'warn' or 'strict', not {shown(given)}")
+        raise InputError(f"guard is 'warn' or 'strict', not {quote(given)}")
     return cast(Guard, given)
 
 

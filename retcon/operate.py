@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from retcon import deadline
-from retcon.errors import InputError, MalformedReplyError, ModelError, shown
+from retcon.errors import InputError, MalformedReplyError, ModelError, quote
 from retcon.extract import extract
 from retcon.model import Ask, Chat, Reply
 from retcon.note import (
@@ -84,7 +84,7 @@ def register(
     depends on which notes there are and not on their order, so that a record written without focus serves every query.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InputError(f"an action's name is lower-case letters, digits and dashes, not {shown(name)}")
+        raise InputError(f"an action's name is lower-case letters, digits and dashes, not {quote(name)}")
     if name in ACTIONS:
         raise InputError(f"there is an action {name!r} already")
 
@@ -102,7 +102,7 @@ def check_actions(names: Iterable[str]) -> tuple[str, ...]:
     names = (names,) if isinstance(names, str) else tuple(names)
     for name in names:
         if not isinstance(name, str) or name not in ACTIONS:
-            raise InputError(f"unknown action {shown(name)}: choose one of {', '.join(ACTIONS)}")
+            raise InputError(f"unknown action {quote(name)}: choose one of {', '.join(ACTIONS)}")
     return names
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from retcon import deadline
-from retcon.errors import InputError, shown
+from retcon.errors import InputError, quote
 from retcon.note import Cluster, Dropped, Hit, Note, Packed, Source
 from retcon.tokens import Counter, cut
 
@@ -111,7 +111,7 @@ def pack_text(text: str, budget: int, count: Counter) -> str:
 def check(budget: int) -> int:
     """The budget, if it is one; a negative one is the caller's error."""
     if budget < 0:
-        raise InputError(f"the budget must be 0 tokens or more, not {shown(budget)}")
+        raise InputError(f"the budget must be 0 tokens or more, not {quote(budget)}")
     return budget
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from retcon.errors import shown
+from retcon.errors import quote
 
 
 def read_number(value: Any) -> float:
     """The value as a float; true and false are no numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{shown(value, 40)} is not a number")
+        raise TypeError(f"{quote(value, 40)} is not a number")
     return float(value)
 
 
@@ -25,7 +25,7 @@ def read_flag(value: Any) -> bool:
 def read_list(value: Any) -> Sequence[Any]:
     """The value, if it is a list."""
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise TypeError(f"{shown(value, 40)} is not a list")
+        raise TypeError(f"{quote(value, 40)} is not a list")
     return value
 
 
@@ -33,7 +33,7 @@ def read_budget(value: Any) -> int:
     """A budget, also where it is written as the key of an object."""
     whole = int(value) if isinstance(value, str) and len(value) < 20 else value
     if type(whole) is not int or (isinstance(value, str) and str(whole) != value):
-        raise TypeError(f"{shown(value, 40)} is not a budget")
+        raise TypeError(f"{quote(value, 40)} is not a budget")
     return whole
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon import deadline
-from retcon.errors import InputError, shown
+from retcon.errors import InputError, quote
 from retcon.model import Embed
 from retcon.note import Cluster, Dropped, Filter, Hit, Scope
 from retcon.store import Postings, Snapshot, Store, TermStats
@@ -311,14 +311,14 @@ NEEDS_VECTORS = frozenset(("dense", "hybrid"))
 def check_retriever(name: str) -> str:
     """The name, if a retriever has it."""
     if not isinstance(name, str) or name not in RETRIEVERS:
-        raise InputError(f"unknown retriever {shown(name)}: choose one of {', '.join(RETRIEVERS)}")
+        raise InputError(f"unknown retriever {quote(name)}: choose one of {', '.join(RETRIEVERS)}")
     return name
 
 
 def embed_missing(store: Store, scope: Scope, embed: Embed, *, batch: int = 1024) -> int:
     """How many notes of the scope got the vector that they lacked."""
     done = 0
-    while missing := store.unembedded(scope, embed.name, limit=batch):
+    while missing := store.find_unembedded(scope, embed.name, limit=batch):
         vectors = embed([note.text for note in missing]).astype(np.float32)
         store.put_vectors(embed.name, [(note.id, row.tobytes()) for note, row in zip(missing, vectors, strict=True)])
         done += len(missing)

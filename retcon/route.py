@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retcon.errors import InputError, RouterError, few, message_of, shown
+from retcon.errors import InputError, RouterError, few, message_of, quote
 from retcon.features import BUDGET_UNIT, FEATURES, PLACES
 from retcon.ladder import DEFAULT_ORDER, LARGEST_BUDGET, Ladder, next_look, replace_action, take_look
 from retcon.note import RETAIN, Decision
@@ -87,7 +87,7 @@ class Router:
 
     def __post_init__(self) -> None:
         for fault in _faults(self):
-            raise RouterError(f"router {shown(self.name, 100)}: {fault}")
+            raise RouterError(f"router {quote(self.name, 100)}: {fault}")
 
     def decide(
         self,
@@ -283,7 +283,7 @@ class Router:
         if isinstance(source, str) and source in SHIPPED:
             return load_shipped(source)
         if not isinstance(source, (str, PathLike, Mapping)):
-            raise RouterError(f"a router is a Router, a file, a name or a dict, not {shown(source)}")
+            raise RouterError(f"a router is a Router, a file, a name or a dict, not {quote(source)}")
         return cls.from_dict(source if isinstance(source, Mapping) else _read(Path(source)))
 
     @classmethod
@@ -484,7 +484,7 @@ def _check_keys(plain: Any) -> None:
     if missing := sorted(_NEEDED.difference(plain)):
         raise RouterError(f"the router lacks {few(missing)}")
     if type(plain["format"]) is not int or plain["format"] != FORMAT:
-        raise RouterError(f"router format {shown(plain['format'], 20)}, this retcon reads {FORMAT}")
+        raise RouterError(f"router format {quote(plain['format'], 20)}, this retcon reads {FORMAT}")
     # a misspelt "thresholds" must not pass for a router without any
     if unknown := sorted(map(str, set(plain) - _NEEDED - _OPTIONAL)):
         raise RouterError(f"the router has unknown entries: {few(unknown)}")

@@ -26,7 +26,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from retcon import deadline
-from retcon.errors import InputError, MissingExtraError, RetconError, message_of, shown
+from retcon.errors import InputError, MissingExtraError, RetconError, message_of, quote
 
 MOST = 10_000_000  # tokens; a larger budget is a mistake
 _MOST_COUNTED = (1 << 63) - 1  # tokens of one text that a counter may report: what a store can hold
@@ -70,9 +70,9 @@ class _Checked(_Named):
         except TypeError:
             tokens = -1
         if tokens < 0:
-            raise InputError(f"{where} returned {shown(found)}, not a whole number of 0 or more")
+            raise InputError(f"{where} returned {quote(found)}, not a whole number of 0 or more")
         if tokens > _MOST_COUNTED:
-            raise InputError(f"{where} returned {shown(tokens)}, more tokens than any text has")
+            raise InputError(f"{where} returned {quote(tokens)}, more tokens than any text has")
         return tokens
 
 
@@ -87,7 +87,7 @@ def counter(spec: str | Callable[[str], int] | Counter | None = None) -> Counter
     if callable(spec):
         name = getattr(spec, "name", None) or getattr(spec, "__name__", None)
         return _Checked(name if isinstance(name, str) and name != "<lambda>" else "custom", spec)
-    raise InputError(f"unknown token counter {shown(spec)}: known are {', '.join(KNOWN)}, or any callable")
+    raise InputError(f"unknown token counter {quote(spec)}: known are {', '.join(KNOWN)}, or any callable")
 
 
 def _describe(error: Exception) -> str:
@@ -101,7 +101,7 @@ def check_budget(budget: object) -> int:
         whole = math.floor(budget)
         if whole == budget:
             return int(whole)
-    raise InputError(f"budget must be a whole number of tokens from 0 to {MOST:,}, not {shown(budget)}")
+    raise InputError(f"budget must be a whole number of tokens from 0 to {MOST:,}, not {quote(budget)}")
 
 
 # ---- the estimate, in hundredths of a token

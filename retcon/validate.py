@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import Any
 
-from retcon.errors import InputError, shown
+from retcon.errors import InputError, quote
 from retcon.note import Filter, Note, Scope
 
 LONGEST_TEXT = 64 * 2**20  # characters of one note
@@ -57,7 +57,7 @@ def _fields(item: object) -> dict[str, Any]:
         if field in _UNSPOKEN and "role" in item:
             continue
         if field not in _FIELDS:
-            raise InputError(f"a note has no field {shown(name)}; put your own values under 'metadata'")
+            raise InputError(f"a note has no field {quote(name)}; put your own values under 'metadata'")
         if field == "speaker" and "name" in item and name == "role":
             continue  # a message with a role and a name is said by the one of that name
         out[field] = _join_parts(value) if field == "text" else value
@@ -158,7 +158,7 @@ def timestamp(value: object) -> str | None:
             return moment.date().isoformat() if bare else moment.isoformat()
     except (ValueError, OverflowError, OSError):
         pass
-    raise InputError(f"timestamp {shown(value)} is not ISO 8601, such as 2026-05-09 or 2026-05-09T10:00")
+    raise InputError(f"timestamp {quote(value)} is not ISO 8601, such as 2026-05-09 or 2026-05-09T10:00")
 
 
 def metadata(value: object) -> Mapping[str, Any]:
@@ -190,7 +190,7 @@ def only(session: object = None, since: object = None, until: object = None, val
 def whole(what: str, value: object, *, least: int = 1, most: int = 10_000) -> int:
     """A whole number within bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InputError(f"{what} must be a whole number from {least} to {most:,}, not {shown(value)}")
+        raise InputError(f"{what} must be a whole number from {least} to {most:,}, not {quote(value)}")
     return value
 
 

@@ -42,11 +42,11 @@ def test_a_backup_is_one_sound_private_file_that_opens_like_any_store(memory: Me
 def test_a_backup_holds_no_deleted_words(memory: Memory, copy: Path) -> None:
     memory.add(["a 7777777canaryqz", "a dog"], user_id="ann")
     memory.delete(memory.get_all()[0].id)
-    assert memory.unpurged() == 1
+    assert memory.count_unpurged() == 1
     memory.backup(copy)
     assert b"7777777canaryqz" not in bytes_of(copy)
     with Memory(copy) as copied:
-        assert copied.unpurged() == 0
+        assert copied.count_unpurged() == 0
 
 
 def test_a_backup_beside_a_writer_is_one_moment_of_the_store(memory: Memory, path: Path, tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def test_a_listing_half_read_is_such_a_reader(memory: Memory, path: Path) -> Non
     next(lines)
     memory.delete(canary(1, "id"))
     assert not memory.purge()
-    assert memory.unpurged() == 1
+    assert memory.count_unpurged() == 1
     assert len(list(lines)) == 1  # it goes on in the view it began with
     assert memory.purge()
     assert canaries(path) == all_of(2)
@@ -198,13 +198,13 @@ def test_a_delete_rewrites_nothing_and_says_that_a_purge_is_due(memory: Memory, 
     deleted = memory.delete(canary(1, "id"))
     assert (deleted.notes, deleted.purged) == (1, False)
     assert deleted.warning is not None
-    assert memory.unpurged() == memory.stats()["unpurged"] == 1
+    assert memory.count_unpurged() == memory.stats()["unpurged"] == 1
     assert memory.search(canary(1, "text")) == []
     memory.delete_all(user_id="ann")
-    assert memory.unpurged() == 2
+    assert memory.count_unpurged() == 2
     assert canary(1, "text") in canaries(path)
     assert memory.purge()
-    assert memory.unpurged() == 0
+    assert memory.count_unpurged() == 0
     assert canaries(path) == set()
 
 
@@ -228,7 +228,7 @@ def test_a_purge_that_a_kill_prevented_is_done_by_whoever_opens_the_file_next(pa
     os.waitpid(child, 0)
     assert canary(1, "text") in canaries(path)
     with Memory(path) as memory:
-        assert memory.unpurged() == 1
+        assert memory.count_unpurged() == 1
         assert [note.id for note in memory.get_all()] == [canary(2, "id")]
     assert canaries(path) == all_of(2)
 
@@ -237,11 +237,11 @@ def test_the_background_purge_takes_up_what_was_left_and_what_comes(path: Path) 
     with Memory(path) as memory:
         memory.add([draft(1), draft(2), draft(3)])
         memory.delete(canary(1, "id"))
-        purger = Purger(memory.unpurged, memory.purge, every=0.01)
+        purger = Purger(memory.count_unpurged, memory.purge, every=0.01)
         try:
-            until(lambda: memory.unpurged() == 0)
+            until(lambda: memory.count_unpurged() == 0)
             memory.delete(canary(2, "id"))
-            until(lambda: memory.unpurged() == 0)
+            until(lambda: memory.count_unpurged() == 0)
         finally:
             purger.close()
         assert canaries(path) == all_of(3)
@@ -255,9 +255,9 @@ def test_a_delete_beside_two_purges_is_not_forgotten(memory: Memory, path: Path)
         assert memory.purge()
         memory.delete(canary(2, "id"))
         seal.mark_purged(connection, begun, "")  # and ends after the one that came meanwhile
-    assert memory.unpurged() == 1
+    assert memory.count_unpurged() == 1
     assert memory.purge()
-    assert memory.unpurged() == 0
+    assert memory.count_unpurged() == 0
     assert canaries(path) == all_of(3)
 
 
@@ -267,12 +267,12 @@ def test_one_background_purge_serves_all_deletes_of_its_interval(memory: Memory)
     begun = threading.Event()
 
     def purge() -> bool:
-        purges.append(memory.unpurged())
+        purges.append(memory.count_unpurged())
         begun.set()
         return memory.purge()
 
     memory.delete(canary(1, "id"))
-    purger = Purger(memory.unpurged, purge, every=3600)
+    purger = Purger(memory.count_unpurged, purge, every=3600)
     try:
         assert begun.wait(60)
         for number in range(2, 9):
@@ -280,7 +280,7 @@ def test_one_background_purge_serves_all_deletes_of_its_interval(memory: Memory)
     finally:
         purger.close()
     assert purges == [1]
-    assert memory.unpurged() == 7
+    assert memory.count_unpurged() == 7
 
 
 def test_in_memory_there_is_no_file_to_purge() -> None:

@@ -21,7 +21,7 @@ def test_deleted_words_leave_the_files_while_the_server_runs(memory: Memory, pat
         answer = api.delete("/memories/a").json()
         assert (answer["deleted"], answer["purged"]) == (1, False)
         assert api.post("/search", json={"query": CANARY}).json() == {"results": []}
-        until(lambda: CANARY.encode() not in bytes_of(path) and not memory.unpurged())
+        until(lambda: CANARY.encode() not in bytes_of(path) and not memory.count_unpurged())
         assert [note["id"] for note in api.get("/memories").json()["results"]] == ["b"]
 
 
@@ -31,5 +31,5 @@ def test_what_was_left_unpurged_is_purged_when_the_server_starts(path: Path) -> 
     memory.delete("a")
     memory.close(purge=False)  # as a kill leaves it
     with served(path, "--purge-every", "3600"), Memory(path) as memory:
-        until(lambda: not memory.unpurged())
+        until(lambda: not memory.count_unpurged())
         assert CANARY.encode() not in bytes_of(path)

@@ -73,7 +73,7 @@ def mcp(
         return
     with setup.open(db, create=True) as memory:
         server = ours.build(ours.ToolVerbs(memory, bound_to(bound), budget), workers)
-        purger = Purger(memory.unpurged, memory.purge)
+        purger = Purger(memory.count_unpurged, memory.purge)
 
         def close() -> None:
             purger.close()

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retcon.errors import InputError, MissingExtraError, shown
+from retcon.errors import InputError, MissingExtraError, quote
 from retcon.features import BUDGET_UNIT, TYPES
 from retcon.note import RETAIN
 
@@ -491,7 +491,7 @@ def _convert(name: str, values: Sequence[Any]) -> Column:
 
 def _show(value: object) -> str:
     """The value as it would stand in a file."""
-    return repr(shown(value, 40).strip("'"))
+    return repr(quote(value, 40).strip("'"))
 
 
 def _number(name: str, row: int, value: Any) -> float:

@@ -154,7 +154,7 @@ def build(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        purger = Purger(memory.unpurged, memory.purge, every=limits.purge_every)
+        purger = Purger(memory.count_unpurged, memory.purge, every=limits.purge_every)
         yield
         await asyncio.to_thread(service.workers.close)
         await asyncio.to_thread(purger.close)

@@ -116,7 +116,7 @@ def _copy(source: sqlite3.Connection, draft: Path, progress: Progress | None) ->
         if not found.ok:
             problem = found.problems[0]
             raise StoreError(f"the store is not sound, so it was not copied: {problem.what}; {problem.advice}")
-        if seal.unpurged(copy):
+        if seal.count_unpurged(copy):
             copy.execute("VACUUM")
             seal.mark_purged(copy, seal.deletes(copy), "")
         copy.execute("PRAGMA journal_mode = DELETE")

@@ -56,7 +56,7 @@ def deletes(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT deletes FROM seal").fetchone()[0])
 
 
-def unpurged(connection: sqlite3.Connection) -> int:
+def count_unpurged(connection: sqlite3.Connection) -> int:
     """How many deletes wait for a purge."""
     return int(connection.execute("SELECT deletes - purged FROM seal").fetchone()[0])
 

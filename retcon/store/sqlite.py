@@ -161,12 +161,12 @@ class SqliteStore:
                 notes, records = notes + gone[0], records + gone[1]
         return Deleted(notes, records, self.in_memory or not notes)
 
-    def unpurged(self) -> int:
+    def count_unpurged(self) -> int:
         """How many deletes there were whose words may still lie in the files."""
         if self.in_memory:
             return 0
         with self._read() as connection:
-            return seal.unpurged(connection)
+            return seal.count_unpurged(connection)
 
     def purge(self, *, at: str = "") -> bool:
         """Whether deleted words are gone from the files, which are rewritten for it; `at` is noted as the time of it.
@@ -190,7 +190,7 @@ class SqliteStore:
             query += " ORDER BY user_id, agent_id, run_id"  # decides ties, so not by which scope came first
             yield SqliteSnapshot(connection, connection.execute(query, values).fetchall())
 
-    def unembedded(self, scope: Scope, embedder: str, *, limit: int) -> list[Note]:
+    def find_unembedded(self, scope: Scope, embedder: str, *, limit: int) -> list[Note]:
         """Current notes of the scope that have no vector of this embedder yet."""
         where, values = conditions(scope, Filter())
         query = NOTE + (
@@ -284,7 +284,7 @@ class SqliteStore:
         with self._read() as connection:
             facts: dict[str, int | str] = {"schema": connection.execute("PRAGMA user_version").fetchone()[0]}
             facts |= {f"{table}s": deleting.count(connection, table) for table in counted}
-            facts |= {"unpurged": seal.unpurged(connection)}
+            facts |= {"unpurged": seal.count_unpurged(connection)}
             facts |= {name: os.path.getsize(path) if os.path.exists(path) else 0 for name, path in files.items()}
             return facts | {"check": str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])}
 

@@ -118,7 +118,7 @@ def serve(path: Path, expected: Truth) -> tuple[bool, list[str]]:
         attempt(lambda note_id=note_id: bool(memory.history(note_id)))  # type: ignore[misc]
     for user in ("u0", "u1", None):
         attempt(lambda user=user: recalls_truth(memory, expected, user))  # type: ignore[misc]
-    attempt(lambda: bool(memory.stats()) and memory.unpurged() >= 0)
+    attempt(lambda: bool(memory.stats()) and memory.count_unpurged() >= 0)
     attempt(lambda: memory.store.get_record("r") in (None, ("a cat", "{}")))
     attempt(lambda: memory.close() is None)  # type: ignore[func-returns-value]
     return right, raw

@@ -136,7 +136,7 @@ def record(value: object, what: str = "a JSON object") -> Mapping[str, Any]:
 
 def text(fields: Mapping[str, Any], name: str) -> str:
     """The text under that name, not blank; a lone half of a surrogate pair, which no note may hold, becomes "?"."""
-    value = _required(fields, name)
+    value = _require(fields, name)
     if not isinstance(value, str):
         raise InputError(f"{name!r} must be text, not {_kind(value)}")
     if not value.strip():
@@ -146,7 +146,7 @@ def text(fields: Mapping[str, Any], name: str) -> str:
 
 def answer(fields: Mapping[str, Any], name: str = "answer") -> str:
     """The text or number under that name, as text."""
-    value = _required(fields, name)
+    value = _require(fields, name)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)
     return text(fields, name)
@@ -154,7 +154,7 @@ def answer(fields: Mapping[str, Any], name: str = "answer") -> str:
 
 def items(fields: Mapping[str, Any], name: str) -> list[Any]:
     """The list under that name."""
-    value = _required(fields, name)
+    value = _require(fields, name)
     if not isinstance(value, list):
         raise InputError(f"{name!r} must be a list, not {_kind(value)}")
     return value
@@ -165,7 +165,7 @@ def mend_surrogates(value: str) -> str:
     return value if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
-def _required(fields: Mapping[str, Any], name: str) -> Any:
+def _require(fields: Mapping[str, Any], name: str) -> Any:
     if fields.get(name) is None:
         raise InputError(f"{name!r} is missing")
     return fields[name]
