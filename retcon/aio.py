@@ -72,7 +72,7 @@ class AsyncMemory:
     delete = _on_thread(Memory.delete)
     delete_all = _on_thread(Memory.delete_all)
     purge = _on_thread(Memory.purge)
-    unpurged = _on_thread(Memory.count_unpurged)
+    count_unpurged = _on_thread(Memory.count_unpurged)
     get = _on_thread(Memory.get)
     get_all = _on_thread(Memory.get_all)
     history = _on_thread(Memory.history)
