@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,13 +30,14 @@ from retcon.operate import PROMPTS, check_actions, usable
 from retcon.perform import GUARDS, Guard, Performer
 from retcon.route import Mismatch, Router, default_router
 from retcon.store import Deleted, Progress
-from retcon.store.backup import backup
-from retcon.store.checking import Check
 from retcon.store.connections import Sync
 from retcon.store.sqlite import SqliteStore
 from retcon.tokens import Counter, check_budget, counter
 from retcon.trace import span
 from retcon.where import ScopeWords, Where, WhereWords, resolve, resolve_scope
+
+if TYPE_CHECKING:
+    from retcon.store.checking import Check
 
 DEFAULT_PATH = "retcon.db"
 DEFAULT_BUDGET = 256
@@ -491,6 +492,8 @@ class Memory:
         """The check of a copy of the store, which is now at that path: one file, that can be opened like any store."""
         if self.store.in_memory:
             raise InputError("a memory without a file has no backup: export it")
+        from retcon.store.backup import backup  # loaded where one is made
+
         return backup(self.store.path, path, replace=replace)
 
     def close(self, *, purge: bool = True) -> None:

@@ -22,8 +22,7 @@ from itertools import chain
 from operator import mul
 from os import PathLike
 from pathlib import Path
-from string import Template
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +32,9 @@ from retcon.features import BUDGET_UNIT, FEATURES, PLACES
 from retcon.ladder import DEFAULT_ORDER, LARGEST_BUDGET, Ladder, next_look, replace_action, take_look
 from retcon.note import RETAIN, Decision
 from retcon.plain import is_label, read_budget, read_flag, read_number
+
+if TYPE_CHECKING:
+    from string import Template
 
 FORMAT = 1
 KINDS = ("learned", "rule")
@@ -383,7 +385,7 @@ def _because(router: Router, decision: Decision, best: str) -> str:
     if (ruled := router.apply_fit_rule(tuple(decision.features.values()))) is not None:
         return _by_fit(decision, best, ruled)
     if decision.action in router.reasons:
-        return Template(router.reasons[decision.action]).substitute(_reason_values(decision))
+        return _template(router.reasons[decision.action]).substitute(_reason_values(decision))
     return _compare_scores(router, decision, best)
 
 
@@ -423,6 +425,12 @@ def _beyond(router: Router, decision: Decision) -> str:
         return ""
     known = router._known_budgets()
     return f"; {decision.budget} tokens is outside the {min(known)} to {max(known)} this router knows"
+
+
+def _template(sentence: str) -> Template:
+    from string import Template  # loaded only for a router that has reasons of its own
+
+    return Template(sentence)
 
 
 def _verb(router: Router) -> str:
@@ -559,7 +567,7 @@ def _reason_faults(router: Router) -> Iterator[str]:
             yield f"a reason for {action[:100]!r}, which is no action"
         if not isinstance(sentence, str) or not sentence.isprintable():
             yield f"the reason for {action} must be one line of text"
-        elif not Template(sentence).is_valid() or not _SPEAKABLE.issuperset(Template(sentence).get_identifiers()):
+        elif not _template(sentence).is_valid() or not _SPEAKABLE.issuperset(_template(sentence).get_identifiers()):
             yield f"the reason for {action} may use ${', $'.join(sorted(_SPEAKABLE))} and no other $"
 
 

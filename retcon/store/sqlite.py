@@ -11,17 +11,19 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from retcon.errors import InputError, NotFoundError, StoreError
 from retcon.note import Filter, Note, Scope
 from retcon.store import Deleted, Kept, Progress, ReplyStats, Snapshot, deleting, purging, replies, seal
-from retcon.store.checking import Check, check
 from retcon.store.checksum import checksum
 from retcon.store.connections import TIMEOUT, Connections, Sync, check_schema, translate_damage, translate_errors
 from retcon.store.rows import DERIVED, NOTE, conditions, read_note
 from retcon.store.snapshot import SqliteSnapshot
 from retcon.store.writing import Writer
+
+if TYPE_CHECKING:
+    from retcon.store.checking import Check
 
 SYNCS = ("full", "normal")
 
@@ -292,6 +294,8 @@ class SqliteStore:
 
     def check(self) -> Check:
         """Whether the file holds what was written to it, and what to do where it does not."""
+        from retcon.store.checking import check  # loaded where one is asked for
+
         with self._connections.use() as connection:
             return check(connection, self.path)
 
