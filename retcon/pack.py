@@ -78,7 +78,7 @@ def retain(
     choice.settle()
     text = choice.text()
     used = sum(each[i] for i in choice.taken) if accounting == "text" else count(text) if text else 0
-    return Packed(text, used, choice.sources(), choice.dropped())
+    return Packed(text, used, choice.sources(), choice.drops())
 
 
 def fit_fraction(
@@ -193,7 +193,7 @@ class _Choice:
         notes = [self.hits[i].note for i in sorted(self.taken)]
         return tuple(Source(note.id, note.text, whole=True, timestamp=note.timestamp) for note in notes)
 
-    def dropped(self) -> tuple[Dropped, ...]:
+    def drops(self) -> tuple[Dropped, ...]:
         why = {i: ("budget", f"needs {need} tokens, {left} left") for i, (need, left) in self.refused.items()}
         for i, same in self.repeats.items():
             said = f"says the same as {same}"

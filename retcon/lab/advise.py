@@ -169,7 +169,7 @@ def _line(each: Standing, units: str, advice: Advice) -> str:
 
 
 def _gain(found: Estimate) -> str:
-    return f"{signed(found.mean)} [{signed(found.low)}, {signed(found.high)}]"
+    return f"{format_gain(found.mean)} [{format_gain(found.low)}, {format_gain(found.high)}]"
 
 
 def share(value: float) -> str:
@@ -177,7 +177,7 @@ def share(value: float) -> str:
     return f"{value:.2f}".removeprefix("0")
 
 
-def signed(value: float) -> str:
+def format_gain(value: float) -> str:
     """A difference of shares: +.19"""
     return f"{value:+.2f}".replace("0.", ".", 1)
 

@@ -92,7 +92,7 @@ class Flow:
             elif batch is not None:
                 self._step(batch)
             if batch is not None:
-                stays = self._unfinished(batch)
+                stays = self._find_unfinished(batch)
                 under_way[:] = [batch.rows[i] for i in stays]
                 if not stays:
                     batch = None
@@ -121,7 +121,7 @@ class Flow:
         """Both as one batch."""
         if batch is None:
             return new
-        self._keep(batch, self._unfinished(batch))
+        self._keep(batch, self._find_unfinished(batch))
         if not batch.rows:
             return new
         torch, width = self.torch, max(batch.mask.shape[1], new.mask.shape[1])
@@ -130,7 +130,7 @@ class Flow:
         seen = join_caches(self.transformers, torch, [each.seen for each in both])
         return _Batch(batch.rows + new.rows, torch.cat(masks), seen, torch.cat([each.tokens for each in both]))
 
-    def _unfinished(self, batch: _Batch) -> list[int]:
+    def _find_unfinished(self, batch: _Batch) -> list[int]:
         return [i for i, row in enumerate(batch.rows) if not self._has_ended(row)]
 
     def _keep(self, batch: _Batch, stays: list[int]) -> None:

@@ -134,7 +134,7 @@ def _costs(study: Study) -> Iterator[Cells]:
         yield study.name, study.roles.names[action], *cells
 
 
-def _unsupported(readings: Readings) -> Body:
+def _unsupported_claims(readings: Readings) -> Body:
     studies = readings.every("unsupported", "the rows do not say whether a claim lacks support (column unsupported)")
     return _grid(studies, lambda study: _shares(study, study.mean("unsupported")))
 
@@ -367,7 +367,7 @@ MORE = (
           " make them, its calls, the reader's own tokens, and seconds in all.", _cost),
     Spec("unsupported", "How often a generated text says what its notes do not",
           "Share of generated texts with a number, date, name, negation or quote that the notes do not bear out, by a"
-          " deterministic check.", _unsupported),
+          " deterministic check.", _unsupported_claims),
     Spec("judges", "Do the judges agree?",
           "Share of answers that each judge calls right, the share on which two judges agree, and Cohen's kappa, which"
           " is 0 for agreement by chance and 1 for full agreement.", _judges),
