@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -115,3 +117,11 @@ def test_every_option_can_be_completed() -> None:
 
 def test_default_budgets_of_the_mechanism_are_its_own() -> None:
     assert tuple(map(int, DEFAULT.split(","))) == BUDGETS
+
+
+@pytest.mark.parametrize("first", ["retcon.lab.cli.bench", "retcon.lab.cli.verbs", "retcon.cli.options", "retcon.cli"])
+def test_the_verbs_of_the_laboratory_are_there_whatever_is_imported_first(first: str) -> None:
+    code = f"import {first}; from retcon.cli import app; import typer; print(*typer.main.get_command(app).commands)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert {"recall", "bench", "mechanism", "serve"} <= set(done.stdout.split())

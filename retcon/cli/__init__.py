@@ -12,6 +12,17 @@ story.py    how the demo is told
 Other packages add verbs by an entry point of the group `retcon.verbs`; the laboratory does (retcon/lab/cli).
 """
 
-from retcon.cli.verbs import app, main
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from retcon.cli.verbs import app, main
 
 __all__ = ["app", "main"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:  # loaded at first use: verbs of other packages import the options from here
+        raise AttributeError(f"module 'retcon.cli' has no attribute {name!r}")
+    from retcon.cli import verbs
+
+    return getattr(verbs, name)
