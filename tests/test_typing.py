@@ -20,7 +20,7 @@ NAMES = sorted(
 )
 HEAD = """
 from collections.abc import Callable, Coroutine
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from retcon import AsyncMemory, Memory
 
@@ -28,10 +28,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def awaited(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    raise NotImplementedError
+class Awaited(Protocol):
+    def __call__(self, method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]: ...
 
 
+awaited: Awaited
 memory: Memory
 later: AsyncMemory
 """
