@@ -1,4 +1,4 @@
-"""The two figures of docs/results.md, from the committed results: python -m bench.doc_figures"""
+"""The two figures of docs/results, from the committed results: python -m bench.doc_figures"""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Chat(Protocol):
     def name(self) -> str: ...  # of the model, for reports and cache keys
 
     @property
-    def kind(self) -> str: ...  # of the adapter: http, gguf, hf, fake, cassette
+    def kind(self) -> str: ...  # of the adapter: http, gguf, hf, fake
 
     def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]: ...
 

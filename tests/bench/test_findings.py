@@ -1,4 +1,4 @@
-"""The analyses behind docs/results.md: right on made-up outcomes, and the committed results are those of the rows."""
+"""The analyses behind docs/results: right on made-up outcomes, and the committed results are those of the rows."""
 
 from __future__ import annotations
 
