@@ -37,12 +37,14 @@ class Note:
     supersedes: str | None = None  # the older note that this one corrects
     superseded_by: str | None = None  # the newer note that corrects this one
     created_at: str | None = None  # when it was stored, UTC
+    live: bool = False  # added as it was said: without a timestamp, the day of `created_at` is shown
+    expires_at: str | None = None  # from then on it is not recalled; it stays until it is purged
 
     def to_dict(self) -> dict[str, Any]:
         """The note as plain JSON values, `None` fields left out."""
         plain = {name: getattr(self, name) for name in self.__slots__}
         plain["metadata"] = dict(self.metadata)
-        return {name: value for name, value in plain.items() if value is not None and value != {}}
+        return {name: value for name, value in plain.items() if value not in (None, {}, False)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class Hit:
     score: float
     rank: int
     duplicate_of: str | None = None  # id of a better-ranked note that says the same
+    place: int = 0  # of the note in the order of insertion
 
     @property
     def id(self) -> str:
