@@ -36,7 +36,7 @@ class Options(TypedDict, total=False):
     model: str | Chat | None
     model_name: str | None
     api_key: str | None
-    timeout: float
+    timeout: float | None
     focus: bool
     guard: Guard
     sync: Sync
