@@ -252,7 +252,7 @@ def test_a_slow_reply_ends_at_the_deadline_however_it_is_slow(
     server: Server, waits: Waits, behave: Callable[[threading.Event], Behaviour], release: threading.Event
 ) -> None:
     server.always = behave(release)
-    found = one(client(server, waits, timeout=0.5, retries=1))
+    found = one(client(server, waits, timeout=60, attempt=0.5, retries=1))
     assert type(found) is ModelTimeoutError
     assert "within 0.5 s" in str(found)
     until(lambda: len(server.seen) == 2)

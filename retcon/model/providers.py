@@ -63,7 +63,7 @@ class Named:
         found = PROVIDERS[self.provider]
         key = given or (os.environ.get(found.key) if found.key else None) or os.environ.get(RETCON_KEY) or None
         if key is None and found.key is not None and self.base == found.base:
-            raise InputError(f"{self.provider}:{self.model} needs a key: set {found.key}, or give api_key")
+            raise InputError(f"{self.provider}:{self.model} needs a key: set {found.key}")
         return key
 
 
