@@ -150,6 +150,15 @@ def test_every_address_of_the_table_is_a_base_url_as_it_is_posted_to(name: str) 
     assert Endpoint(PROVIDERS[name].base).base == PROVIDERS[name].base
 
 
+def test_the_page_about_models_lists_the_table() -> None:
+    page = (Path(__file__).parents[1] / "docs/models.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith(tuple(f"| `{name}` |" for name in PROVIDERS))]
+    assert len(rows) == len(PROVIDERS)
+    for row, (name, each) in zip(rows, PROVIDERS.items(), strict=True):
+        assert row.startswith(f"| `{name}` | `{each.base}`")
+        assert row.endswith(f"| `{each.key}` |" if each.key else "| none |")
+
+
 # -- asked for real ----------------------------------------------------------------------------------------------------
 
 
