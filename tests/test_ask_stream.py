@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import aclosing
@@ -11,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from local_model import needs_local_model
 from misbehaving import Handler, Server, completion, held, says
 from serving import bearer, client, error, served
 from test_ask import NO, QUERY, STORY, Both, remembering
 from waiting import LONG, until
 
-from retcon import Answer, AsyncMemory, Look, Memory
-from retcon.errors import AuthError, DeadlineError, InputError
-from retcon.model import FakeChat
+from retcon import Answer, AsyncMemory, Look, Memory, deadline
+from retcon.errors import AuthError, DeadlineError, InputError, ModelError
+from retcon.model import Ask, FakeChat, GgufChat
 from retcon.server import Keys, Limits
 
 EVENTS = {"accept": "text/event-stream"}
@@ -301,6 +303,25 @@ def test_over_the_wire_a_look_arrives_while_the_next_is_read_and_hanging_up_ends
         assert asked == 3  # one record was written, and two texts read
 
 
+def test_hanging_up_before_the_first_look_ends_the_request_to_the_model(
+    tmp_path: Path, server: Server, release: threading.Event
+) -> None:
+    db = tmp_path / "m.db"
+    with Memory(db) as memory:
+        telling(memory)
+    server.always = held(release)
+    with served(db, "--model", server.base, "--model-name", "m", "--router", "evidence-fit") as program:
+        host, port = program.url.removeprefix("http://").split(":")
+        body = json.dumps({"question": QUERY, "budget": 40}).encode()
+        head = f"POST /ask HTTP/1.1\r\nHost: {host}\r\nAccept: text/event-stream\r\nContent-Type: application/json\r\n"
+        with socket.create_connection((host, int(port)), timeout=LONG) as caller:
+            caller.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            until(lambda: server.seen)
+        until(lambda: "retcon_in_flight 0" in program.http.get("/metrics").text)
+    assert not release.is_set()
+    assert len(server.seen) == 1
+
+
 def test_the_document_names_both_forms_of_the_answer(memory: Memory) -> None:
     with client(memory) as http:
         document = http.get("/openapi.json").json()
@@ -310,10 +331,18 @@ def test_the_document_names_both_forms_of_the_answer(memory: Memory) -> None:
     ]
 
 
-def test_a_stopped_memory_is_late() -> None:
-    from retcon import deadline
+def test_a_memory_that_was_stopped_is_late_and_asks_nobody() -> None:
+    stop, chat = deadline.Stop(), Both()
+    stop.set()
+    with remembering(chat) as memory, pytest.raises(DeadlineError, match="stopped"):
+        deadline.context(stop=stop).run(memory.ask, QUERY, 40)
+    assert chat.asked == []
 
+
+@needs_local_model
+def test_a_model_in_this_process_ends_at_its_next_token_when_it_is_stopped(local: GgufChat) -> None:
     stop = deadline.Stop()
     stop.set()
-    with remembering(Both()) as memory, pytest.raises(DeadlineError, match="stopped"):
-        deadline.context(stop=stop).run(memory.ask, QUERY, 40)
+    ask = Ask(({"role": "user", "content": "Count from one to a thousand, in words."},), max_tokens=900)
+    (found,) = deadline.context(stop=stop).run(local, [ask])
+    assert isinstance(found, ModelError)
