@@ -200,7 +200,7 @@ class ModelChoice:
         str | None, option("--model-name", "NAME", "The model to ask for at the URL.", envvar="RETCON_MODEL_NAME")
     ] = None
     timeout: Annotated[
-        float | None, option("--timeout", "SECONDS", "For all that the model is asked, 60 if not said.")
+        float | None, option("--timeout", "SECONDS", "How long to wait for the model in all, 60 if not said.")
     ] = None
 
     def keywords(self, *, needed_by: str | None = None) -> dict[str, Any]:
