@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from datetime import datetime
 from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
+from retcon import deadline
+from retcon.deadline import Stop
 from retcon.errors import StoreError
 from retcon.memory import DEFAULT_PATH, Memory
 from retcon.model import Chat, Embed
@@ -36,7 +37,7 @@ class Options(TypedDict, total=False):
     model: str | Chat | None
     model_name: str | None
     api_key: str | None
-    timeout: float
+    timeout: float | None
     focus: bool
     guard: Guard
     sync: Sync
@@ -52,6 +53,26 @@ def _on_thread(
     @wraps(method)
     async def call(self: AsyncMemory, /, *args: P.args, **options: P.kwargs) -> T:
         return await self._run(partial(method, self.memory, *args, **options))
+
+    return call
+
+
+def _streamed(
+    method: Callable[Concatenate[Memory, P], Generator[T, None, None]],
+) -> Callable[Concatenate[AsyncMemory, P], AsyncGenerator[T, None]]:
+    """A method of Memory that yields, as one to go through with `async for`: each step is awaited on a thread.
+
+    Who leaves the loop, or is cancelled in it, also ends the step under way: a model is not waited for any more.
+    """
+
+    @wraps(method)
+    async def call(self: AsyncMemory, /, *args: P.args, **options: P.kwargs) -> AsyncGenerator[T, None]:
+        steps, stop = method(self.memory, *args, **options), Stop()
+        try:
+            while (step := await self._run(partial(next, steps, None), stop)) is not None:
+                yield step
+        finally:
+            stop.set()
 
     return call
 
@@ -80,6 +101,7 @@ class AsyncMemory:
     decide = _on_thread(Memory.decide)
     recall = _on_thread(Memory.recall)
     ask = _on_thread(Memory.ask)
+    ask_stream = _streamed(Memory.ask_stream)
     export = _on_thread(Memory.export)
     load = _on_thread(Memory.load)
     stats = _on_thread(Memory.stats)
@@ -106,8 +128,8 @@ class AsyncMemory:
     ) -> None:
         await self.close()
 
-    async def _run(self, work: Callable[[], T]) -> T:
+    async def _run(self, work: Callable[[], T], stop: Stop | None = None) -> T:
         if self._closed:
             raise StoreError("the memory is closed")
-        context = copy_context()  # the thread's spans belong to the caller's
+        context = deadline.context(stop=stop)  # the caller's: the thread's spans belong to it
         return await asyncio.get_running_loop().run_in_executor(self._pool, context.run, work)

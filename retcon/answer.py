@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from retcon.cache import CachedChat, Replies, owners
+from retcon.deadline import UNLIMITED, TimeLimit
 from retcon.errors import ModelError
 from retcon.ladder import Look
 from retcon.model import Ask, Chat
@@ -47,11 +48,11 @@ _OTHER_FORMS = re.compile(
 _OPENING = " \t\n\"'“”‘’«*_`([.-"  # what may stand before the first word of a reply
 
 
-def read(recall: Recall, *, chat: Chat, cache: Replies) -> Look:
+def read(recall: Recall, *, chat: Chat, cache: Replies, limit: TimeLimit = UNLIMITED) -> Look:
     """What the reader says to the recalled text; a text that it has read before is answered from the cache."""
     if not recall.text:
         return Look(recall, "", True, recall.usage)
-    meter = Meter(chat)
+    meter = Meter(chat, limit)
     about = [source.id for source in recall.sources]
     owned = owners(note for note in recall.cluster.notes if note.id in about)
     reader = CachedChat(meter, cache, f"answer-{PROMPTS}", about=about, owned=owned)

@@ -9,7 +9,7 @@ A look is one action's text, read once. Which looks, and in what order, a router
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import mul
@@ -211,23 +211,37 @@ def climb(
     max_looks: int,
     max_tokens: float = math.inf,
     safe: bool = False,
-    seen: Callable[[Look], None] | None = None,
-) -> Answer:
-    """The answer of the first look that gives one, from this recall on; `find_next` recalls by an action not yet tried.
+    late: Callable[[], bool] = lambda: False,
+) -> Generator[Look, None, Answer]:
+    """Each look, from this recall on, then the answer of the first that gives one.
 
-    `steps` are the looks of a ladder that has an end; without any, every action may have its turn. `safe`: the first
-    look is at whole notes, and comes on top of `max_looks`.
+    `find_next` recalls by an action not yet tried. `steps` are the looks of a ladder that has an end; without any,
+    every action may have its turn. `safe`: the first look is at whole notes, and comes on top of `max_looks`. No look
+    begins once it is `late`. Who takes no further look out of this pays for none.
     """
     looks: list[Look] = []
     while recall is not None:
         looks.append(read(recall))
-        if seen is not None:
-            seen(looks[-1])
+        yield looks[-1]
         spent = sum((look.usage for look in looks), Usage())
         if len(looks) >= max_looks + safe or spent.tokens >= max_tokens or _is_over(looks, steps, safe=safe):
             break
+        if late():
+            return conclude(question, looks, "the time for this call was over before every look was taken")
         recall = find_next(recall.tried)
     return conclude(question, looks)
+
+
+def finish(climbing: Generator[Look, None, Answer], seen: Callable[[Look], None] | None = None) -> Answer:
+    """The answer at the end of a climb; `seen` is called with each look."""
+    while True:
+        try:
+            look = next(climbing)
+        except StopIteration as end:
+            found: Answer = end.value
+            return found
+        if seen is not None:
+            seen(look)
 
 
 def _is_over(looks: Sequence[Look], steps: Collection[str], *, safe: bool) -> bool:
@@ -240,8 +254,8 @@ def _is_over(looks: Sequence[Look], steps: Collection[str], *, safe: bool) -> bo
     return bool(steps) and set(steps) <= set(last.recall.tried)  # the ladder learned that no further look pays
 
 
-def conclude(question: str, looks: Sequence[Look]) -> Answer:
-    """The answer of the last look; where the reader failed at every one, its first error is raised."""
+def conclude(question: str, looks: Sequence[Look], *more: str) -> Answer:
+    """The answer of the last look, with `more` warnings; where the reader failed at every one, its first error."""
     errors = [look.error for look in looks if look.error is not None]
     if errors and not any(look.recall.text and look.error is None for look in looks):
         raise errors[0]
@@ -252,4 +266,4 @@ def conclude(question: str, looks: Sequence[Look]) -> Answer:
             warnings.append(f"the reader failed on what {look.recall.action} gave: {look.error}")
     spent = sum((look.usage for look in looks), Usage())
     text = None if looks[-1].abstained else looks[-1].reply
-    return Answer(question, text, tuple(looks), spent, tuple(dict.fromkeys(warnings)))
+    return Answer(question, text, tuple(looks), spent, tuple(dict.fromkeys((*warnings, *more))))

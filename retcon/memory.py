@@ -9,7 +9,7 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon import answer, jsonl, pack, retrieve, validate
+from retcon.deadline import UNLIMITED, TimeLimit, check_timeout
 from retcon.errors import InputError, StoreError, quote
 from retcon.features import features, query_type
-from retcon.ladder import Answer, Look, climb, first_look, replace_action
+from retcon.ladder import Answer, Look, climb, finish, first_look, replace_action
 from retcon.model import Chat, Embed, chat, embedder
 from retcon.note import Cluster, Decision, Hit, Note, Recall, Scope
 from retcon.operate import PROMPTS, check_actions, usable
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PATH = "retcon.db"
 DEFAULT_BUDGET = 256
+TIMEOUT = 60.0  # seconds of one recall or ask for a model that the memory opens; another kind has its own
 MODELS = ("model", "reader")  # of what a router was learned with
 
 
@@ -74,7 +76,7 @@ class Memory:
         model: str | Chat | None = None,
         model_name: str | None = None,
         api_key: str | None = None,
-        timeout: float = 60.0,
+        timeout: float | None = None,
         focus: bool = True,
         guard: Guard = "warn",
         sync: Sync = "full",
@@ -88,8 +90,11 @@ class Memory:
         "alphanumeric", "bpe", or any callable. `retriever` is bm25, bm25-plain, dense or hybrid; `top_k`
         and `cap` bound the candidates (notes, tokens). `now` and `new_id` are the only sources of time and chance.
 
-        `model` writes records and reads answers: the base URL of an OpenAI-compatible endpoint, the path of a .gguf
-        file, or a Chat object; without one nothing is generated. `focus=False` writes records for any question, not for
+        `model` writes records and reads answers: a provider and its model ("openai:gpt-4o-mini", "ollama:llama3.2"),
+        the base URL of an OpenAI-compatible endpoint, the path of a .gguf file, or a Chat object; without one nothing
+        is generated. `timeout` is how many seconds one recall or ask may wait for it in all, every retry and look
+        included, 60 if not said, and none for a Chat object, which has its own; past them a recall falls back to an
+        action without a model. `focus=False` writes records for any question, not for
         this query. `guard="strict"` takes the best action without a model in place of a record that states a number,
         date or name which no source supports; "warn" keeps it and says so.
 
@@ -104,7 +109,9 @@ class Memory:
         self.cap = validate.whole("cap", cap, most=10_000_000)
         self.now, self.new_id = now, new_id
         self._owns_chat = isinstance(model, str)
-        self.chat = None if model is None else chat(model, name=model_name, key=_key(model, api_key), timeout=timeout)
+        given = None if timeout is None else check_timeout(timeout)
+        self.timeout = TIMEOUT if given is None and self._owns_chat else given
+        self.chat = None if model is None else chat(model, name=model_name, key=api_key, timeout=given or TIMEOUT)
         # the default router was learned with one model and serves with any: no warning, but no certificate either
         self._mismatch, self._reader_mismatch = self._compare_router(focus, quiet=MODELS if router is None else ())
         self.store = SqliteStore(_path(path), sync=sync)
@@ -274,19 +281,26 @@ class Memory:
         where: Where | None = None,
         action: str | None = None,
         exclude: Collection[str] = (),
+        timeout: float | None = None,
         **words: Unpack[WhereWords],
     ) -> Recall:
         """The best text within the budget that memory has for the query, and why it is that text.
 
         `action` forces one. `exclude` leaves some out, so that a caller who found no answer can ask for the next best;
-        `Recall.escalate()` does the same.
+        `Recall.escalate()` does the same. A model that writes has `timeout` seconds, else those of this memory; where
+        they do not suffice, an action without a model takes over, with a warning.
         """
-        started = time.perf_counter()
+        started, limit = time.perf_counter(), self._limit(timeout)
         budget, exclude = check_budget(budget), check_actions(exclude)
         where = resolve(where, words)
         cluster = self._cluster(validate.query(query), where)
         decision = self._decide(cluster, budget, action, exclude)
-        return self._recall(cluster, decision, exclude, started)
+        return self._recall(cluster, decision, exclude, started, limit)
+
+    def _limit(self, timeout: float | None) -> TimeLimit:
+        """The time that the model has for a call which begins now."""
+        seconds = self.timeout if timeout is None else timeout
+        return UNLIMITED if seconds is None else TimeLimit.of(seconds)
 
     def _cluster(self, query: str, where: Where) -> Cluster:
         hits = self._search(query, where, self.top_k, fill=True)
@@ -325,9 +339,11 @@ class Memory:
                 types=query_type(cluster.query),
             )
 
-    def _recall(self, cluster: Cluster, decision: Decision, exclude: tuple[str, ...], started: float) -> Recall:
+    def _recall(
+        self, cluster: Cluster, decision: Decision, exclude: tuple[str, ...], started: float, limit: TimeLimit
+    ) -> Recall:
         safe = partial(self._safe_action, cluster, decision.budget, (*exclude, decision.action))
-        found = self._performer.perform(cluster, decision, safe)
+        found = self._performer.perform(cluster, decision, safe, limit)
         return replace(
             found,
             tried=tuple(dict.fromkeys((*exclude, decision.action, found.action))),
@@ -341,18 +357,19 @@ class Memory:
         spent = tuple(sorted(known.intersection(tried)))
         return self._decide(cluster, budget, None, spent if len(spent) < len(known) else (), model=False).action
 
-    def _next(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> Recall | None:
+    def _next(self, cluster: Cluster, budget: int, limit: TimeLimit, tried: tuple[str, ...]) -> Recall | None:
         """The recall by the best action not tried yet; None when every action has been."""
         if not set(usable(self.chat)).difference(tried):
             return None
         started = time.perf_counter()
-        return self._recall(cluster, self._decide(cluster, budget, None, tried), tried, started)
+        return self._recall(cluster, self._decide(cluster, budget, None, tried), tried, started, limit)
 
     def _escalate(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> Recall | None:
         """The next best recall whose action was not tried: one that fell back to a text seen before is passed over."""
-        found = self._next(cluster, budget, tried)
+        limit = self._limit(None)
+        found = self._next(cluster, budget, limit, tried)
         while found is not None and found.action in tried:
-            after = self._next(cluster, budget, found.tried)
+            after = self._next(cluster, budget, limit, found.tried)
             found = after and replace(after, warnings=found.warnings + after.warnings, usage=found.usage + after.usage)
         return found
 
@@ -367,6 +384,7 @@ class Memory:
         max_looks: int = 4,
         max_tokens: int | None = None,
         safe: bool = False,
+        timeout: float | None = None,
         seen: Callable[[Look], None] | None = None,
         **words: Unpack[WhereWords],
     ) -> Answer:
@@ -375,31 +393,76 @@ class Memory:
         The order of looks is that of the router's ladder where it has one. Stops at an answer, at the ladder's end
         (without one, when every action was tried), after `max_looks` looks, or once reading and writing have cost
         `max_tokens`. The text is None where memory does not hold the answer. `seen` is called with each look. A reader
-        that fails is a warning; where it failed at every look, its first error is raised.
+        that fails is a warning; where it failed at every look, its first error is raised. No look begins once the model
+        has had its `timeout` seconds, else those of this memory.
 
         With `safe` no right answer that whole notes give is lost: a look at them comes before the others, which are
         what `max_looks` then bounds. Where the reader fails at that look, its error is raised.
         """
+        where = resolve(where, words)
+        return finish(self._climb(question, budget, where, max_looks, max_tokens, safe, timeout), seen)
+
+    def ask_stream(
+        self,
+        question: str,
+        budget: int = DEFAULT_BUDGET,
+        *,
+        where: Where | None = None,
+        max_looks: int = 4,
+        max_tokens: int | None = None,
+        safe: bool = False,
+        timeout: float | None = None,
+        **words: Unpack[WhereWords],
+    ) -> Generator[Look | Answer, None, None]:
+        """What `ask` does, as it happens: each `Look` once it is read, and at the end the `Answer`.
+
+        Takes what `ask` takes. Whoever stops iterating, or calls `close()`, pays for no further look. There are no
+        parts of an answer: whether a reply is one shows only at its end.
+        """
+        where = resolve(where, words)
+        return _answer_last(self._climb(question, budget, where, max_looks, max_tokens, safe, timeout))
+
+    def _climb(
+        self, question: str, budget: int, where: Where, max_looks: int, max_tokens: int | None, safe: bool,
+        timeout: float | None,
+    ) -> Generator[Look, None, Answer]:  # fmt: skip
+        """The looks of one ask, not begun yet; what is wrong with its words is told at once."""
         if self.chat is None:
             raise InputError("ask needs a reader: Memory(model=...), or call recall and read the text yourself")
-        started = time.perf_counter()
-        budget, max_looks = check_budget(budget), validate.whole("max_looks", max_looks, most=100)
-        most = math.inf if max_tokens is None else validate.whole("max_tokens", max_tokens, most=10**12)
-        where = resolve(where, words)
-        cluster = self._cluster(validate.query(question), where)
+        timeout = None if timeout is None else check_timeout(timeout)
+        return self._take_looks(
+            self.chat, validate.query(question), check_budget(budget), where, safe=safe, timeout=timeout,
+            max_looks=validate.whole("max_looks", max_looks, most=100),
+            max_tokens=math.inf if max_tokens is None else validate.whole("max_tokens", max_tokens, most=10**12),
+        )  # fmt: skip
+
+    def _take_looks(
+        self,
+        reader: Chat,
+        question: str,
+        budget: int,
+        where: Where,
+        *,
+        safe: bool,
+        timeout: float | None,
+        **bounds: Any,
+    ) -> Generator[Look, None, Answer]:
+        started, limit = time.perf_counter(), self._limit(timeout)
+        cluster = self._cluster(question, where)
         decision = first_look(self._decide(cluster, budget, None, ()), whole=safe)
         decision = self._reader_mismatch.mark(decision)
         order = decision.order  # empty where the router has no ladder: then every action may have its turn
-        return climb(
-            question,
-            self._recall(cluster, decision, (), started),
-            read=partial(answer.read, chat=self.chat, cache=self.store),
-            find_next=partial(self._next, cluster, budget),
-            steps={*order, *self.router.own_actions(usable(self.chat))} if order else (),
-            max_looks=max_looks,
-            max_tokens=most,
-            safe=safe,
-            seen=seen,
+        return (
+            yield from climb(
+                question,
+                self._recall(cluster, decision, (), started, limit),
+                read=partial(answer.read, chat=reader, cache=self.store, limit=limit),
+                find_next=partial(self._next, cluster, budget, limit),
+                steps={*order, *self.router.own_actions(usable(self.chat))} if order else (),
+                safe=safe,
+                late=lambda: limit.over,
+                **bounds,
+            )
         )
 
     # -- files ---------------------------------------------------------------------------------------------------------
@@ -519,21 +582,15 @@ class Memory:
         self.close()
 
 
+def _answer_last(looks: Generator[Look, None, Answer]) -> Generator[Look | Answer, None, None]:
+    found = yield from looks
+    yield found
+
+
 def _guard(given: str) -> Guard:
     if given not in GUARDS:
         raise InputError(f"guard is 'warn' or 'strict', not {quote(given)}")
     return cast(Guard, given)
-
-
-def _key(model: object, given: str | None) -> str | None:
-    """The key for an endpoint: the caller's, RETCON_API_KEY, or OPENAI_API_KEY where the endpoint is OpenAI's own."""
-    if given is not None or not isinstance(model, str) or "://" not in model:
-        return given
-    from urllib.parse import urlsplit  # loaded only where a key is looked for
-
-    theirs = urlsplit(os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1").hostname
-    fitting = os.environ.get("OPENAI_API_KEY") if urlsplit(model).hostname == theirs else None
-    return os.environ.get("RETCON_API_KEY") or fitting
 
 
 def _router(given: Router | str | os.PathLike[str] | None, *, writes: bool) -> Router:

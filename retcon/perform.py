@@ -14,12 +14,15 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
+from retcon import deadline
 from retcon.cache import CachedChat, owners
+from retcon.deadline import UNLIMITED, TimeLimit
 from retcon.errors import (
     DeadlineError,
     InputError,
     MalformedReplyError,
     ModelError,
+    ModelTimeoutError,
     NotFoundError,
     RetconError,
     StoreError,
@@ -46,9 +49,11 @@ class Performer:
     focus: bool
     guard: Guard
 
-    def perform(self, cluster: Cluster, decision: Decision, safe: Callable[[], str]) -> Recall:
-        """The recall by the decided action; where that fails, by the action that `safe` names."""
-        action, meter = decision.action, None if self.chat is None else Meter(self.chat)
+    def perform(
+        self, cluster: Cluster, decision: Decision, safe: Callable[[], str], limit: TimeLimit = UNLIMITED
+    ) -> Recall:
+        """The recall by the decided action; where that fails, or its model takes too long, by what `safe` names."""
+        action, meter = decision.action, None if self.chat is None else Meter(self.chat, limit)
         if ACTIONS[action].needs_model and meter is None:
             raise InputError(f"{action} needs a model: Memory(model=...); without one: {', '.join(usable(None))}")
         try:
@@ -150,16 +155,26 @@ def _recall(cluster: Cluster, decision: Decision, packed: Packed, action: str = 
 
 
 class Meter:
-    """A model that adds up what it is asked, and answers as the protocol says or raises a ModelError."""
+    """A model that adds up what it is asked, and answers within the limit and as the protocol says.
 
-    def __init__(self, chat: Chat) -> None:
-        self.chat, self.name, self.kind = chat, chat.name, chat.kind
+    Else it raises a ModelError.
+    """
+
+    def __init__(self, chat: Chat, limit: TimeLimit = UNLIMITED) -> None:
+        self.chat, self.name, self.kind, self.limit = chat, chat.name, chat.kind, limit
         self.usage = Usage()  # of real calls: what a cache answers is free
 
     def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]:
+        deadline.check()
+        if self.limit.over:
+            raise self._late()
         self.usage += Usage(model_calls=len(asks))
         try:
-            replies = list(self.chat(asks))
+            with deadline.until(self.limit.end):
+                replies = list(self.chat(asks))
+        except DeadlineError:
+            deadline.check()  # not only the model's time is over
+            raise self._late() from None
         except RetconError:
             raise
         except Exception as error:
@@ -169,6 +184,9 @@ class Meter:
         checked = [self._check(reply) for reply in replies]
         self.usage += replace(sum_usage([reply for reply in checked if isinstance(reply, Reply)]), model_calls=0)
         return checked
+
+    def _late(self) -> ModelError:
+        return ModelTimeoutError(f"{self.name}: no reply within the {self.limit.seconds:g} s that this call was given")
 
     def _check(self, reply: object) -> Reply | ModelError:
         if isinstance(reply, ModelError):

@@ -42,10 +42,11 @@ class Server:
     peak: int = 0
     active: int = 0
     lock: Any = field(default_factory=threading.Lock)
+    port: int = 0  # any that is free
 
     def __enter__(self) -> Self:
         handler = type("Bound", (Handler,), {"owner": self})
-        self.http = _Quiet(("127.0.0.1", 0), handler)
+        self.http = _Quiet(("127.0.0.1", self.port), handler)
         self.thread = threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         self.thread.start()
         return self

@@ -186,7 +186,9 @@ def test_recall_falls_back_and_ask_gives_one_line(
     result = without_key(run(*asked(server, "--timeout", "60", "--max-looks", "1")))
     assert result.exit_code == 2
     assert word in one_line(result.stderr)
-    assert f"   reader: failed, {server.base}: " in result.stdout
+    assert result.stdout == ""
+    result = without_key(run(*asked(server, "--verbose", "--max-looks", "1")))
+    assert f"   reader: failed, {server.base}: " in result.stderr
     result = without_key(run(*asked(server, "--timeout", "60", "--json")))
     assert (result.exit_code, result.stdout) == (2, "")
     assert json.loads(result.stderr)["error"]["code"] in ("model_auth", "model_unavailable")
@@ -204,30 +206,36 @@ def test_key_is_no_option_and_is_not_repeated(vet: Path, server: Server) -> None
 
 
 def test_ask_ends_with_the_answer(vet: Path, server: Server) -> None:
-    shown = fine(*asked(server))
-    assert shown.startswith("1. extract, ")
-    assert "   reader: 84 euros\n   cost: 1 model call, 7 tokens read, 2 written" in shown
-    assert shown.endswith("\n\n84 euros\n")
+    assert fine(*asked(server)) == "84 euros\n"
     found = document(*asked(server))
     assert (found["answer"], found["in_memory"], len(found["looks"])) == ("84 euros", True, 1)
     assert all(is_reader(one.body) for one in server.seen)
 
 
+def test_ask_shows_its_looks_at_a_terminal_before_the_answer(vet: Path, server: Server) -> None:
+    shown, code = at_terminal(asked(server))
+    assert code == 0
+    assert shown.startswith("1. extract, ")
+    assert "   reader: 84 euros\r\n   cost: 1 model call, 7 tokens read, 2 written" in shown
+    assert shown.endswith("\r\n\r\n84 euros\r\n")
+
+
 def test_ask_climbs_while_the_reader_finds_nothing(vet: Path, server: Server) -> None:
     server.always = model(reads=lambda content: "84 euros" if f"<memory>\n{RECORD}\n" in content else MARKER)
-    shown = fine(*asked(server, "--verbose"))
+    result = run(*asked(server, "--verbose"))
+    assert (result.exit_code, result.stdout) == (0, "84 euros\n")
+    shown = result.stderr
     assert "1. extract, " in shown
     assert f"   reader: no answer here ({MARKER})" in shown
     assert re.search(r"^2\. merge, \d+ of 48 tokens\n   from 3 notes: ", shown, re.M)
     assert f"   | {RECORD}" in shown
     assert "   record " in shown
-    assert shown.rstrip().splitlines()[-3:-1] == ["84 euros", ""]
     assert shown.rstrip().splitlines()[-1].startswith("2 looks, cost: 3 model calls, 21 tokens read, 6 written")
 
 
 def test_ask_that_finds_nothing_says_so_and_exits_with_0(vet: Path, server: Server) -> None:
     server.always = model(reads=lambda content: MARKER)
-    assert "\nnot in memory\n" in fine(*asked(server))
+    assert fine(*asked(server)) == "not in memory\n"
     found = document(*asked(server))
     assert (found["answer"], found["in_memory"], len(found["looks"])) == (None, False, 4)
     assert len(document(*asked(server, "--max-looks", "2"))["looks"]) == 2
@@ -250,9 +258,9 @@ def test_ask_stops_once_it_has_cost_enough(most: str, looks: int, vet: Path, ser
 
 
 def test_ask_of_an_empty_memory_asks_no_one(vet: Path, server: Server) -> None:
-    shown = fine(*asked(server, "-u", "nobody"))
-    assert "reader: not asked, there is no text to read" in shown
-    assert "not in memory" in shown
+    result = run(*asked(server, "-u", "nobody", "--verbose"))
+    assert "reader: not asked, there is no text to read" in result.stderr
+    assert result.stdout == "not in memory\n"
     assert server.seen == []
 
 
@@ -269,15 +277,16 @@ def test_ask_shows_each_look_before_the_next_begins(vet: Path, server: Server) -
 
     server.queue.append(model(reads=lambda content: MARKER))
     server.always = held
-    command = [sys.executable, "-m", "retcon", *asked(server, "--max-looks", "2", "--timeout", "120")]
+    command = [sys.executable, "-m", "retcon", *asked(server, "--max-looks", "2", "--timeout", "120", "-v")]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as child:
-        assert child.stdout is not None
-        first = [child.stdout.readline() for _ in range(4)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=env) as child:
+        assert child.stderr is not None
+        first = [child.stderr.readline()]
+        while first[-1] and not first[-1].startswith("   cost: "):
+            first.append(child.stderr.readline())
         shown.set()
-        rest = child.stdout.read()
+        rest = child.stderr.read()
     assert first[0].startswith("1. extract")
-    assert first[3].startswith("   cost: ")
     assert "2. merge" in rest
     assert child.returncode == 0
 
@@ -450,7 +459,7 @@ def test_real_server_writes_a_record_within_the_budget(vet: Path, monkeypatch: p
     assert found["usage"]["prompt_tokens"] > 50
     assert found["fidelity"] is not None
     assert read.exit_code == 0
-    assert "   reader: " in read.stdout
+    assert read.stdout
     assert served.key not in read.output
 
 

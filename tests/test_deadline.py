@@ -35,6 +35,32 @@ def test_an_inner_deadline_cannot_outlast_the_outer_one() -> None:
         assert 0 < deadline.seconds_left() <= 3600
 
 
+def test_a_stop_makes_work_late_only_in_the_context_that_was_given_it() -> None:
+    stop = deadline.Stop()
+    inside = deadline.context(stop=stop)
+    inside.run(deadline.check)
+    stop.set()
+    with pytest.raises(DeadlineError, match="nobody waits"):
+        inside.run(deadline.check)
+    deadline.check()
+
+
+def test_a_stop_tells_each_wait_that_is_under_way_once() -> None:
+    stop, told = deadline.Stop(), []
+
+    def wait(name: str) -> None:
+        with deadline.on_stop(lambda: told.append(name)):
+            if name == "during":
+                stop.set()
+                stop.set()
+
+    inside = deadline.context(stop=stop)
+    for name in ("before", "during", "after"):
+        inside.run(wait, name)
+    wait("outside")
+    assert told == ["during", "after"]
+
+
 def test_a_statement_of_the_store_ends_at_the_deadline_and_the_store_goes_on(memory: Memory) -> None:
     memory.add("a cat", id="a")
     with deadline.until(time.monotonic() + 0.05), pytest.raises(DeadlineError), memory.store._connections.use() as used:

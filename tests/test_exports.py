@@ -25,8 +25,9 @@ def test_version_is_that_of_the_distribution() -> None:
 
 def test_async_memory_has_every_public_method_of_memory() -> None:
     public = {name for name, _ in inspect.getmembers(Memory, inspect.isfunction) if not name.startswith("_")}
-    for name in public - {"lines"}:
+    for name in public - {"lines", "ask_stream"}:
         assert inspect.iscoroutinefunction(getattr(AsyncMemory, name, None)), name
+    assert inspect.isasyncgenfunction(AsyncMemory.ask_stream)
 
 
 def test_public_methods_say_what_comes_back() -> None:

@@ -252,7 +252,7 @@ def test_a_slow_reply_ends_at_the_deadline_however_it_is_slow(
     server: Server, waits: Waits, behave: Callable[[threading.Event], Behaviour], release: threading.Event
 ) -> None:
     server.always = behave(release)
-    found = one(client(server, waits, timeout=0.5, retries=1))
+    found = one(client(server, waits, timeout=60, attempt=0.5, retries=1))
     assert type(found) is ModelTimeoutError
     assert "within 0.5 s" in str(found)
     until(lambda: len(server.seen) == 2)
@@ -260,11 +260,11 @@ def test_a_slow_reply_ends_at_the_deadline_however_it_is_slow(
 
 def test_a_slow_reply_is_retried(server: Server, waits: Waits, release: threading.Event) -> None:
     server.queue.append(held(release))
-    assert isinstance(one(client(server, waits, timeout=2, patience=60)), Reply)
+    assert isinstance(one(client(server, waits, timeout=120, attempt=2)), Reply)
     assert len(server.seen) > 1
 
 
-def test_a_pause_that_lasts_past_the_patience_leaves_the_failure_before_it(server: Server) -> None:
+def test_a_pause_that_lasts_past_the_time_out_leaves_the_failure_before_it(server: Server) -> None:
     class Overslept:
         """A clock, and a sleep that a busy machine makes far too long."""
 
@@ -283,18 +283,18 @@ def test_a_pause_that_lasts_past_the_patience_leaves_the_failure_before_it(serve
 
 
 def test_no_message_tells_of_less_than_no_time(server: Server, waits: Waits) -> None:
-    ticks = iter([0.0, 0.0])  # then the whole patience has passed within one attempt
+    ticks = iter([0.0, 0.0])  # then all of the time has passed within one attempt
     model = client(server, waits, clock=lambda: next(ticks, 1000.0), retries=0)
     found = one(model)
     assert type(found) is ModelTimeoutError
     assert "within 0 s" in str(found)
 
 
-def test_all_retries_together_end_within_the_patience(server: Server, waits: Waits) -> None:
+def test_all_retries_together_end_within_the_time_out(server: Server, waits: Waits) -> None:
     server.always = says({}, 429, retry_after="20")
-    found = one(client(server, waits, timeout=5.0, patience=3.0))
+    found = one(client(server, waits, timeout=15.0))
     assert isinstance(found, RateLimitError)
-    assert waits.seconds == []  # a wait past the patience is not begun
+    assert waits.seconds == []  # a wait past the time-out is not begun
     assert len(server.seen) == 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from retcon.errors import AuthError, ModelError, ModelTimeoutError
-from retcon.ladder import DEFAULT_ORDER, Answer, Look, climb, first_look, next_look, take_look
+from retcon.ladder import DEFAULT_ORDER, Answer, Look, climb, finish, first_look, next_look, take_look
 from retcon.note import Cluster, Decision, Hit, Note, Recall, Usage
 
 CLUSTER = Cluster("where?", (Hit(Note("a", "a cat"), 1.0, 1),))
@@ -38,7 +38,8 @@ def play(replies: Sequence[str | ModelError], *, cluster: Cluster = CLUSTER, **o
         return recall(*tried, left[0], cluster=cluster) if left else None
 
     first = recall(DEFAULT_ORDER[0], cluster=cluster)
-    return climb("where?", first, read=read, find_next=find_next, **{"max_looks": 9, **options})
+    seen = options.pop("seen", None)
+    return finish(climb("where?", first, read=read, find_next=find_next, **{"max_looks": 9, **options}), seen)
 
 
 def test_the_first_answer_ends_the_climb() -> None:

@@ -74,6 +74,9 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_every_method_of_async_memory_has_the_types_of_memory(said: list[str]) -> None:
     found = [line.removeprefix('note: Revealed type is "') for line in said if "Revealed type" in line]
     for name, (sync, later) in zip(NAMES, zip(found[::2], found[1::2], strict=True), strict=True):
+        if name == "ask_stream":  # it is not awaited, but gone through
+            awaited = r"typing.Coroutine[Any, Any, typing.Generator[\1, None, None]]"
+            later = re.sub(r"typing\.AsyncGenerator\[(.+), None\]", awaited, later)
         if name != "close":  # its own, so that running calls end first
             assert parts(later) == parts(sync), name
         assert re.search(r"-> typing\.Coroutine\[Any, Any, .+\]", later), name

@@ -18,7 +18,7 @@ from retcon.cli import options as opt
 from retcon.cli import show
 from retcon.errors import InputError, MissingExtraError, ModelError, RetconError
 from retcon.memory import Memory
-from retcon.model import Ask, Chat, GgufChat, HttpChat
+from retcon.model import Ask, Chat, GgufChat, HttpChat, unknown_model
 from retcon.operate import ACTIONS, usable
 from retcon.store.checking import hints
 from retcon.tokens import check_budget
@@ -104,25 +104,25 @@ def _model(choice: opt.ModelChoice, *, check: bool) -> dict[str, Any]:
     found |= {"model": _drop_secrets(given), "only_for": only, "actions": list(ACTIONS)}
     try:
         choice = replace(choice, model=given)
-        return found | (_endpoint(given, choice, check) if opt.is_url(given) else _file(given, choice, check))
+        return found | (_endpoint(choice, check) if opt.is_endpoint(given) else _file(given, choice, check))
     except RetconError as error:
         return found | {"error": str(error)}
 
 
-def _endpoint(url: str, choice: opt.ModelChoice, check: bool) -> dict[str, Any]:
+def _endpoint(choice: opt.ModelChoice, check: bool) -> dict[str, Any]:
     options = {} if choice.timeout is None else {"timeout": choice.timeout}
     with opt.open_memory(":memory:", **choice.keywords()) as memory:
         chat = memory.chat
         assert isinstance(chat, HttpChat)
         key = chat.endpoint.key  # the memory knows whose key goes where
-        once = HttpChat(url, choice.name, key=key, retries=0, **options)
+        once = HttpChat(chat.endpoint.base, chat.name, key=key, retries=0, **options)
     with closing(once):
         return {"kind": "http", "name": once.name, "key": "sent, not shown" if key else None} | _reply(once, check)
 
 
 def _file(path: str, choice: opt.ModelChoice, check: bool) -> dict[str, Any]:
     if not path.lower().endswith(".gguf"):
-        raise InputError(f"unknown model {path[:80]!r}: a base URL (http://...) or the path of a .gguf file")
+        raise unknown_model(path)
     if importlib.util.find_spec("xllamacpp") is None:
         raise MissingExtraError("a local GGUF model", "local")
     if not os.path.isfile(path):

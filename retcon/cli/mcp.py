@@ -64,7 +64,8 @@ def mcp(
             "--budget": budget if budget != opt.BUDGET else None, "--top-k": setup.top_k,
             "--router": _absolute(parts.router), "--counter": parts.counter, "--retriever": parts.retriever,
             "--embedder": parts.embedder, "--timeout": model.timeout,
-            "--model": model.model if opt.is_url(model.model) else _absolute(model.model), "--model-name": model.name,
+            "--model": model.model if opt.is_endpoint(model.model) else _absolute(model.model),
+            "--model-name": model.name,
             "--no-focus": setup.no_focus or None, "--guard": setup.guard,
             "--max-seconds": None if max_seconds == ours.SECONDS else max_seconds,
         }  # fmt: skip

@@ -19,6 +19,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from retcon import model
 from retcon.errors import InputError, StoreError
 from retcon.memory import DEFAULT_BUDGET, DEFAULT_PATH, Memory
 from retcon.operate import ACTIONS, usable
@@ -189,17 +190,18 @@ class ModelChoice:
         str | None,
         option(
             "--model",
-            "URL|FILE",
-            "Who writes and reads: the base URL of an OpenAI-compatible endpoint, or a .gguf file.",
+            "MODEL",
+            "Who writes and reads: a provider's (openai:gpt-4o-mini, ollama:llama3.2), the base URL of an"
+            " OpenAI-compatible endpoint, or a .gguf file.",
             envvar="RETCON_MODEL",
         ),
     ] = None
     name: Annotated[
         str | None, option("--model-name", "NAME", "The model to ask for at the URL.", envvar="RETCON_MODEL_NAME")
     ] = None
-    timeout: Annotated[float | None, option("--timeout", "SECONDS", "For one reply of the model, 60 if not said.")] = (
-        None
-    )
+    timeout: Annotated[
+        float | None, option("--timeout", "SECONDS", "How long to wait for the model in all, 60 if not said.")
+    ] = None
 
     def keywords(self, *, needed_by: str | None = None) -> dict[str, Any]:
         """What `Memory` is told of it. OPENAI_BASE_URL names one only where something cannot do without."""
@@ -207,10 +209,12 @@ class ModelChoice:
         if given is None and needed_by is not None:
             given = os.environ.get("OPENAI_BASE_URL") or None
             if given is None:
-                raise InputError(f"{needed_by} needs a model: --model URL or --model FILE.gguf, or set RETCON_MODEL")
+                raise InputError(
+                    f"{needed_by} needs a model: --model ollama:llama3.2, a URL or a .gguf file, or set RETCON_MODEL"
+                )
         if is_url(given) and not self.name:
             raise InputError("an endpoint needs the name of the model to ask: --model-name, or set RETCON_MODEL_NAME")
-        name = self.name if is_url(given) else None  # a file has a name of its own
+        name = self.name if is_url(given) else None  # a file has a name of its own, and so has a provider's model
         return {"model": given, "model_name": name, "timeout": self.timeout}
 
 
@@ -249,6 +253,11 @@ class Setup:
 def is_url(given: str | None) -> bool:
     """Whether a model is meant by the URL of its endpoint."""
     return given is not None and given.lower().startswith(("http://", "https://"))
+
+
+def is_endpoint(given: str | None) -> bool:
+    """Whether a model is meant that is asked over HTTP, by a URL or by a provider's name."""
+    return given is not None and model.is_endpoint(given)
 
 
 def needs_model(action: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Results on standard output: for people, or as one JSON document. Warnings and bars go to standard error.
+"""Results on standard output: for people, or as one JSON document. Warnings, bars and looks go to standard error.
 
 What notes hold is other people's text: for people its control characters are replaced, so that none reaches a terminal.
 """
@@ -313,15 +313,14 @@ def cost(spent: Usage) -> str:
 def look(found: Look, number: int, *, verbose: bool = False) -> None:
     """One look as it happens: what was recalled, what the reader said to it, and the cost of both."""
     recalled, indent = found.recall, "   "
-    out(f"{number}. {recalled.action}, {recalled.tokens} of {recalled.budget} tokens")
-    fold(sources(recalled.sources), indent=indent)
-    if verbose and recalled.text:
-        block(recalled.text, mark=f"{indent}| ")
-    for line in (*generation_lines(recalled), f"reader: {_reader_words(found)}", cost(found.usage)):
-        fold(line, indent=indent)
-    sys.stdout.flush()
-    for warning in recalled.warnings:
-        warn(warning)
+    with contextlib.redirect_stdout(sys.stderr):
+        out(f"{number}. {recalled.action}, {recalled.tokens} of {recalled.budget} tokens")
+        fold(sources(recalled.sources), indent=indent)
+        if verbose and recalled.text:
+            block(recalled.text, mark=f"{indent}| ")
+        for line in (*generation_lines(recalled), f"reader: {_reader_words(found)}", cost(found.usage)):
+            fold(line, indent=indent)
+    sys.stderr.flush()
 
 
 def _reader_words(found: Look) -> str:
@@ -332,13 +331,16 @@ def _reader_words(found: Look) -> str:
     return f"no answer here ({found.reply or 'an empty reply'})" if found.abstained else found.reply
 
 
-def answer(found: Answer) -> None:
-    """The end of the climb: the answer, or that memory does not hold it; and what all looks cost together."""
-    out()
+def answer(found: Answer, *, looks: bool) -> None:
+    """The end of the climb: the answer, or that memory does not hold it; what all looks cost, if they were shown."""
+    if looks:
+        with contextlib.redirect_stdout(sys.stderr):
+            if len(found.looks) > 1:
+                out(f"{len(found.looks)} looks, {cost(found.usage)}")
+            out()
+    for warning in found.warnings:
+        warn(warning)
     block(found.text if found.text is not None else "not in memory", mark="")
-    if len(found.looks) > 1:
-        out()
-        out(f"{len(found.looks)} looks, {cost(found.usage)}")
 
 
 def cache_counts(counts: Mapping[str, int]) -> str:

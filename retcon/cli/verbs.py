@@ -304,23 +304,27 @@ def ask(
     ] = None,
     safe: Annotated[bool, flag("--safe", "One look more, at whole notes, comes first.")] = False,
     setup: opt.Setup,
-    verbose: Annotated[bool, flag("--verbose", "Show the text that the reader was given.", short="-v")] = False,
+    verbose: Annotated[
+        bool, flag("--verbose", "Show the looks, and the text that the reader was given.", short="-v")
+    ] = False,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
     """Answer a question from memory, look by look.
 
     A model reads what recall gives. While it finds no answer there, the next best recall is tried, each within the
-    same budget. The exit code is 0 also where the answer is not in memory.
+    same budget. Standard output gets the answer; the looks are shown on standard error as they happen, at a terminal
+    or with --verbose. The exit code is 0 also where the answer is not in memory.
     """
     words = opt.text_of(question, "question")
     numbers = count(1)
+    shown = not as_json and (verbose or sys.stderr.isatty())
     with setup.open(db, needed_by="ask") as memory:
         found = memory.ask(
             words, budget, where=which.where(), max_looks=max_looks, max_tokens=max_tokens, safe=safe,
-            seen=None if as_json else lambda look: show.look(look, next(numbers), verbose=verbose),
+            seen=(lambda look: show.look(look, next(numbers), verbose=verbose)) if shown else None,
         )  # fmt: skip
-    return show.document(found.to_dict()) if as_json else show.answer(found)
+    return show.document(found.to_dict()) if as_json else show.answer(found, looks=shown)
 
 
 # -- files -------------------------------------------------------------------------------------------------------------

@@ -94,10 +94,11 @@ class GgufChat:
         stop = threading.Event()
         try:
             waiting = [self._native.submit(partial(self._ask, ask, stop)) for ask in asks]
-            return [
-                _result(each) if each is not None else ModelUnavailableError(f"{self.name} is closed")
-                for each in waiting
-            ]
+            with deadline.on_stop(stop.set):
+                return [
+                    _result(each) if each is not None else ModelUnavailableError(f"{self.name} is closed")
+                    for each in waiting
+                ]
         finally:
             stop.set()  # after Ctrl-C, or when it is late: what still runs ends at its next token
 

@@ -16,10 +16,12 @@ import json
 import math
 import os
 import random
+import socket
 import threading
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -55,6 +57,7 @@ T = TypeVar("T")
 MOST_BYTES = 4 * 2**20  # of a reply to one ask
 CONNECT = 10.0  # seconds for a connection, where the time-out allows more
 FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0  # seconds before a retry: backoff starts here, and nothing waits longer
+REMEMBER = 30.0  # seconds in which an endpoint that cannot be reached, or refuses the key, is not tried again
 _SAID = 200  # characters of the server's own words in an error
 _NEAR = 20_000  # characters of them that are looked at
 _PART = 8  # characters of the key that are taken for a part of it
@@ -83,10 +86,11 @@ class Endpoint:
 
     base: str
     key: str | None = field(default=None, repr=False)
-    timeout: float = 60.0  # seconds for one attempt, from its first to its last byte
+    timeout: float = 60.0  # seconds for an ask, with all its retries and the waits between them
+    attempt: float | None = None  # of these for one attempt, from its first to its last byte; all of them by default
     concurrency: int = 8  # requests under way at once, over all threads
     retries: int = 4
-    patience: float = 3.0  # an ask with all its retries ends within this many time-outs
+    remember: float = REMEMBER
     most_bytes: int = MOST_BYTES
     sleep: Callable[[float], Awaitable[Any]] = field(default=asyncio.sleep, repr=False)
     chance: Callable[[], float] = field(default=random.random, repr=False)
@@ -97,8 +101,10 @@ class Endpoint:
         object.__setattr__(self, "base", _base(self.base))
         if self.key is not None and not (self.key.isascii() and self.key.isprintable() and self.key.strip()):
             raise InputError("the API key holds characters that a header cannot carry")
-        if not (self.timeout > 0 and math.isfinite(self.timeout)):
-            raise InputError(f"a time-out is a number of seconds above 0, not {self.timeout}")
+        deadline.check_timeout(self.timeout)
+        deadline.check_timeout(self.timeout if self.attempt is None else self.attempt)
+        if not self.remember >= 0:
+            raise InputError(f"a failure is remembered for 0 seconds or more, not {self.remember}")
         if self.concurrency < 1 or self.retries < 0:
             raise InputError(f"concurrency is 1 or more and retries 0 or more, not {self.concurrency}, {self.retries}")
 
@@ -298,10 +304,17 @@ class _RefusedParameter:
 
 @dataclass(frozen=True, slots=True)
 class _PassingFailure:
-    """A failure that may pass: the error if it does not, and the seconds the server asks to wait."""
+    """A failure that may pass by itself: the error if it does not, and the seconds the server asks to wait."""
 
     error: ModelError
     wait: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _LastingFailure:
+    """A failure that every ask would meet: nobody listens there, or the key is refused."""
+
+    error: ModelError
 
 
 class _Client:
@@ -321,16 +334,20 @@ class _Client:
             trust_env=not _is_loopback(endpoint.base),  # a proxy of the environment is not for this machine
         )
         self.bound = asyncio.Semaphore(endpoint.concurrency)
+        self._accepted = False  # whether this key was ever good for a reply
+        self._known: tuple[ModelError, float] | None = None  # a lasting failure, and until when it counts
 
     async def post(self, path: str, payload: Mapping[str, Any]) -> Any:
         """The reply's JSON, a `_RefusedParameter`, or the error that was left after the retries."""
         body = json.dumps(payload).encode()
         async with self.bound:
-            until = self.endpoint.clock() + self.endpoint.timeout * self.endpoint.patience
+            if (known := self._find_known()) is not None:
+                return known
+            until = self.endpoint.clock() + self.endpoint.timeout
             for turn in range(self.endpoint.retries + 1):
                 found = await self._attempt(path, body, until)
                 if not isinstance(found, _PassingFailure):
-                    return found
+                    return self._note(found)
                 if turn == self.endpoint.retries:
                     break
                 wait = self._wait(turn, found.wait)
@@ -341,6 +358,21 @@ class _Client:
                     break
         return found.error
 
+    def _find_known(self) -> ModelError | None:
+        """The failure that another ask has met a short while ago and this one would meet again."""
+        if self._known is None or self.endpoint.clock() >= self._known[1]:
+            return None
+        error = self._known[0]
+        return type(error)(f"{error}; the next try is {self.endpoint.remember:g} s after this was first met")
+
+    def _note(self, found: Any) -> Any:
+        """What was found, once a failure that lasts is remembered and any other answer has cleared it."""
+        if not isinstance(found, _LastingFailure):
+            self._known = None
+            return found
+        self._known = found.error, self.endpoint.clock() + self.endpoint.remember
+        return found.error
+
     def _wait(self, turn: int, asked: float | None) -> float:
         """Seconds before the next attempt: full jitter under a doubling bound, or what the server asks and a little."""
         if asked is not None:
@@ -348,13 +380,15 @@ class _Client:
         return self.endpoint.chance() * min(FIRST_WAIT * 2.0**turn, LONGEST_WAIT)
 
     async def _attempt(self, path: str, body: bytes, until: float) -> Any:
-        limit = max(0.0, min(self.endpoint.timeout, until - self.endpoint.clock()))
+        limit = max(0.0, min(self.endpoint.attempt or self.endpoint.timeout, until - self.endpoint.clock()))
         where = self.endpoint.base
         try:
             async with asyncio.timeout(limit):
                 status, headers, said = await self._exchange(path, body)
         except (TimeoutError, self.httpx.TimeoutException):
             return _PassingFailure(ModelTimeoutError(f"{where}: no complete reply within {limit:.3g} s"))
+        except self.httpx.ConnectError as error:
+            return _LastingFailure(ModelUnavailableError(f"{where}: {_plain_failure(error)}"))
         except self.httpx.TransportError as error:
             return _PassingFailure(ModelUnavailableError(f"{where}: {_plain_failure(error)}"))
         except (self.httpx.HTTPError, self.httpx.InvalidURL, ValueError) as error:
@@ -363,6 +397,7 @@ class _Client:
             return MalformedReplyError(f"{where}: the reply is larger than {self.endpoint.most_bytes} bytes")
         if status != 200:
             return self._refusal(status, headers, said)
+        self._accepted = True
         try:
             return json.loads(said)
         except (ValueError, RecursionError):
@@ -385,7 +420,9 @@ class _Client:
         line = f"{self.endpoint.base}: {status} {self.endpoint.redact(said)}".rstrip()
         lowered = f"{said} {code}".lower()
         if status in (401, 403):
-            return AuthError(line if self.endpoint.key else f"{line} (no key was given)")
+            refused = AuthError(line if self.endpoint.key else f"{line} (no key was given)")
+            # to a key that was good before, 403 may be about this one prompt: others must not pay for it
+            return refused if status == 403 and self._accepted else _LastingFailure(refused)
         if status == 429:
             wait = retry_after(headers.get("retry-after"), self.endpoint.now())
             limited = RateLimitError(line, wait)
@@ -427,10 +464,14 @@ class _LoopThread:
         left = deadline.seconds_left()
         future = asyncio.run_coroutine_threadsafe(every(), loop)
         try:
-            return future.result(None if left == math.inf else left)
+            with deadline.on_stop(future.cancel):
+                return future.result(None if left == math.inf else left)
         except TimeoutError:
             future.cancel()
             raise DeadlineError(f"{self.endpoint.base}: no reply before the time for this work was over") from None
+        except CancelledError:
+            deadline.check()  # it was stopped; else the model was closed meanwhile
+            raise
         except BaseException:  # Ctrl-C: nothing goes on behind the caller's back
             future.cancel()
             raise
@@ -542,9 +583,14 @@ def _plain_failure(error: httpx.TransportError) -> str:
     }.get(type(error).__name__, type(error).__name__)
     cause: BaseException | None = error
     while cause is not None:
+        if isinstance(cause, socket.gaierror):
+            return f"{kind} ({cause.strerror})"
         if isinstance(cause, OSError) and cause.errno:
             return f"{kind} ({os.strerror(cause.errno)})"
-        cause = cause.__cause__ or cause.__context__
+        if isinstance(cause, BaseExceptionGroup):  # an error for each address that the name has
+            cause = cause.exceptions[0]
+        else:
+            cause = cause.__cause__ or cause.__context__
     return kind
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,7 @@ import retcon
 from retcon.errors import InputError, RetconError
 from retcon.grant import Grant
 from retcon.memory import Memory
-from retcon.server import openapi, page
+from retcon.server import openapi, page, stream
 from retcon.server import schema as s
 from retcon.server.cursors import Cursors
 from retcon.server.idempotency import Idempotency
@@ -108,6 +108,20 @@ class Service:
         self._count(found)
         return _json(body)
 
+    async def stream(
+        self, request: Request, verb: Callable[[Grant, *Given], Iterable[stream.Event]], *given: *Given
+    ) -> Response:
+        """The events of a verb that asks a model, as they come."""
+        grant, channel = request.state.grant, stream.Channel()
+        act = partial(channel.fill, partial(verb, grant, *given))
+
+        async def work() -> None:
+            last = await self.workers.run("model", grant.id, act, request.state.deadline, channel.stop)
+            self._count(last.data)
+
+        refused = partial(self.metrics.count, "retcon_refused_total")
+        return stream.EventStream(channel, asyncio.ensure_future(work()), lambda code: refused(reason=code))
+
     async def write(
         self, request: Request, key: str | None, verb: Callable[[Grant, *Given], Write], *given: *Given
     ) -> Response:
@@ -189,6 +203,17 @@ def _responses(out: type[Any] | None, *more: int) -> dict[int | str, dict[str, A
     return found
 
 
+def _responses_of_ask() -> dict[int | str, dict[str, Any]]:
+    found = _responses(s.AskOut, 400, 502)
+    seen = 'event: seen\ndata: {"look": 1, "action": "extract", "tokens": 58, "abstained": true, ...}'
+    about = "One event `seen` for each look as it is read, then `answer` with the JSON of this route, or `error`."
+    text = {
+        "schema": {"type": "string", "description": about},
+        "example": f"{seen}\n\nevent: answer\ndata: {{...}}\n\n",
+    }
+    return found | {200: found[200] | {"content": {stream.TYPE: text}}}
+
+
 def _add_write_routes(app: FastAPI, service: Service) -> None:
     verbs = service.verbs
 
@@ -259,9 +284,14 @@ def _add_recall_routes(app: FastAPI, service: Service) -> None:
         """The decision alone, with what each feature adds to it. Nothing is generated."""
         return await service.read(request, verbs.decide, body)
 
-    @app.post("/ask", responses=_responses(s.AskOut, 400, 502), tags=["recall"])
+    @app.post("/ask", responses=_responses_of_ask(), tags=["recall"])
     async def ask(request: Request, body: s.AskIn) -> Response:
-        """The answer of the server's model to a question, from what is recalled, look by look."""
+        """The answer of the server's model to a question, from what is recalled, look by look.
+
+        With `Accept: text/event-stream` it comes as server-sent events: `seen` for each look, then `answer` or `error`.
+        """
+        if stream.is_wanted(request):
+            return await service.stream(request, verbs.ask_stream, body)
         return await service.read(request, verbs.ask, body, model=True)
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from retcon import deadline, validate
 from retcon.errors import InputError, NotFoundError
 from retcon.grant import IDS, Grant
+from retcon.ladder import Look
 from retcon.memory import Memory
 from retcon.note import Decision, Hit, Note, Recall, Scope
 from retcon.operate import usable
@@ -37,6 +38,7 @@ from retcon.server.schema import (
     WhereIn,
     parse_json,
 )
+from retcon.server.stream import Event
 from retcon.store import Deleted
 from retcon.trace import span
 from retcon.where import Where
@@ -267,6 +269,11 @@ class HttpVerbs:
 
     def ask(self, grant: Grant, body: AskIn) -> dict[str, Any]:
         """The reader's answer and the looks that led to it; once it is late, no further one is taken."""
+        *_, last = self.ask_stream(grant, body)
+        return last.data
+
+    def ask_stream(self, grant: Grant, body: AskIn) -> Iterator[Event]:
+        """An event `seen` for each look as it happens, then `answer`."""
         question = _one_of(question=body.question, query=body.query)
         if self.memory.chat is None:
             raise Refusal(422, "no_model", "this server has no model to ask: recall gives the text to read yourself")
@@ -274,12 +281,16 @@ class HttpVerbs:
         self._check_length("question", question, self.limits.query)
         self._check_budget(body.budget)
         with span("retcon.ask", budget=body.budget) as current:
-            found = self.memory.ask(
-                question, body.budget, where=where, max_looks=body.max_looks, max_tokens=body.max_tokens,
-                safe=body.safe, seen=lambda _: deadline.check(),
-            )  # fmt: skip
-            current.set_attribute("looks", len(found.looks))
-        return found.to_dict()
+            looks = self.memory.ask_stream(
+                question, body.budget, where=where, max_looks=body.max_looks, max_tokens=body.max_tokens, safe=body.safe
+            )
+            for number, step in enumerate(looks):
+                if isinstance(step, Look):
+                    yield Event("seen", _seen(step, number + 1))
+                    deadline.check()
+                else:
+                    current.set_attribute("looks", number)
+                    yield Event("answer", step.to_dict())
 
     def count(self, grant: Grant) -> int:
         """How many notes the caller may see."""
@@ -407,6 +418,13 @@ def _weight(plain: dict[str, Any]) -> int:
 def _hit(hit: Hit) -> dict[str, Any]:
     plain = _note(hit.note) | {"score": hit.score, "rank": hit.rank}
     return plain | ({"duplicate_of": hit.duplicate_of} if hit.duplicate_of else {})
+
+
+def _seen(look: Look, number: int) -> dict[str, Any]:
+    """A look in brief: the answer at the end holds all of it."""
+    told = look.to_dict()
+    brief = {name: told[name] for name in ("action", "abstained", "error", "usage")}
+    return {"look": number, **brief, "tokens": look.recall.tokens, "budget": look.recall.budget}
 
 
 def _event(event: str, note_id: str, created_at: str, text: str) -> dict[str, Any]:

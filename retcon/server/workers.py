@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
+from retcon.deadline import Stop
 from retcon.deadline import context as deadline_context
 from retcon.errors import DeadlineError
 from retcon.server import logs
@@ -241,16 +242,16 @@ class Workers:
         reads = Pool("read", limits.threads, crowded=max(1, limits.threads // 3), cost=time.thread_time)
         self.pools = {"read": reads, "write": Pool("write", 1), "model": Pool("model", limits.model_threads)}
 
-    async def run(self, kind: str, key: str, call: Callable[[], T], deadline: float) -> T:
+    async def run(self, kind: str, key: str, call: Callable[[], T], deadline: float, stop: Stop | None = None) -> T:
         """What the call returns, from a thread of that kind of pool.
 
         A read that takes too long is no longer waited for, and ends at its next check. A write is dropped if it cannot
         begin in time; once begun it is waited for to the end, so that the caller always learns whether it was done: it
-        ends by itself, because the store gives up on a lock.
+        ends by itself, because the store gives up on a lock. A `stop` makes a read late before its time.
         """
         pool, finish = self.pools[kind], kind == "write"
         left = deadline - asyncio.get_running_loop().time()
-        context = deadline_context(math.inf if finish else time.monotonic() + left)
+        context = deadline_context(math.inf if finish else time.monotonic() + left, stop)
         job = pool.submit(key, partial(context.run, call))
         waiting: asyncio.Future[T] = asyncio.wrap_future(job.future)
         await asyncio.wait({waiting}, timeout=max(0.0, left))

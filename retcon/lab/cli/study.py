@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -151,8 +150,8 @@ def prepare(
 def _open_model(where: str, name: str | None, timeout: float, concurrency: int) -> Iterator[Chat]:
     from retcon.model import chat
 
-    key = os.environ.get("RETCON_API_KEY") or os.environ.get("OPENAI_API_KEY") if opt.is_url(where) else None
-    made = chat(where, name=name, key=key, timeout=timeout, concurrency=concurrency)
+    # a server that restarts during a run of hours is tried again by every ask
+    made = chat(where, name=name, timeout=timeout, concurrency=concurrency, remember=0.0)
     try:
         yield made
     finally:
