@@ -35,6 +35,7 @@ from retcon.store.sqlite import SqliteStore
 from retcon.tokens import Counter, check_budget, counter
 from retcon.trace import span
 from retcon.where import ScopeWords, Where, WhereWords, resolve, resolve_scope
+from retcon.why import explain
 
 if TYPE_CHECKING:
     from retcon.store.checking import Check
@@ -328,12 +329,13 @@ class Memory:
     def _recall(self, cluster: Cluster, decision: Decision, exclude: tuple[str, ...], started: float) -> Recall:
         safe = partial(self._safe_action, cluster, decision.budget, (*exclude, decision.action))
         found = self._performer.perform(cluster, decision, safe)
-        return replace(
+        found = replace(
             found,
             tried=tuple(dict.fromkeys((*exclude, decision.action, found.action))),
             usage=replace(found.usage, seconds=time.perf_counter() - started),
             again=partial(self._escalate, cluster, decision.budget),
         )
+        return replace(found, why=explain(found))
 
     def _safe_action(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> str:
         """The router's choice among the actions that need no model: of those not tried yet, while there is one."""

@@ -196,6 +196,7 @@ RECALL: dict[str, Any] = {
     "dropped": [{"id": "9ab2", "code": "budget", "reason": "needs 30 tokens, 12 left", "tokens": 30}],
     "usage": {"model_calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.004},
     "warnings": [], "tried": ["extract"], "record": None, "fidelity": None,
+    "why": "The sentences that matter: not all notes fit, and this should answer better than whole notes.",
 }  # fmt: skip
 
 
@@ -409,6 +410,7 @@ class RecallOut(BaseModel):
     tried: list[str]
     record: dict[str, Any] | None
     fidelity: dict[str, Any] | None
+    why: str = Field(description="One plain sentence, for people; the decision's `reason` has the numbers.")
     candidates: list[CandidateOut] = []
 
 
