@@ -73,7 +73,7 @@ const scope = () => api.filled(Object.fromEntries(Object.entries(SCOPE).map(([na
 function showScope() {
   const named = Object.entries(scope()).map(([name, value]) => (name === "user_id" ? value : `${name.slice(0, -3)} ${value}`));
   say($("whose-now"), named.join(", ") || "everybody");
-  say($("add-whose"), named.length ? `. It will be ${named.join(", ")}’s.` : ". It will belong to nobody in particular.");
+  say($("add-whose"), named.length ? `It will be ${named.join(", ")}’s.` : "It will belong to nobody in particular.");
 }
 
 function setScope(values) {

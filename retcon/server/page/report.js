@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { $, el, say } from "./dom.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const ROW = 32;
+const WIDE = 480; // px from which labels stand beside their lines and not above
 
 export async function showReports(budget, failed, worked) {
   let found;
@@ -57,9 +57,10 @@ function ends({ text, mean, low, high }) {
 }
 
 function chart(group, rows, budget) {
-  const width = Math.max(300, Math.min(620, $("report").clientWidth)); // drawn at its real size: labels are body text
-  const [left, right] = [width < 420 ? 128 : 168, 24];
-  const height = ROW * rows.length + 30;
+  const width = Math.max(280, Math.min(640, $("report").clientWidth)); // drawn at its real size: labels are body text
+  const beside = width >= WIDE;
+  const [left, right, row_height] = beside ? [180, 24, 32] : [16, 24, 54];
+  const height = row_height * rows.length + 30;
   const seen = rows.flatMap(ends).filter((value) => value > 0 && Number.isFinite(value));
   const low = 2 ** Math.floor(Math.log2(Math.min(...seen, 32)) - 0.01);
   const high = 2 ** Math.ceil(Math.log2(Math.max(...seen, 256)) + 0.01);
@@ -72,9 +73,9 @@ function chart(group, rows, budget) {
   }
   if (budget >= low && budget <= high) svg.append(upright(budget, "now"));
   rows.forEach((row, i) => {
-    const y = ROW * i + ROW / 2;
+    const y = row_height * (i + 1) - 16;
     const [mean, from, to] = ends(row);
-    svg.append(label(left - 12, y + 5, row.action, "end"));
+    svg.append(beside ? label(left - 12, y + 5, row.action, "end") : label(0, y - 14, row.action, "start"));
     if (from !== null && to !== null) {
       svg.append(node("line", { x1: x(from), x2: x(to), y1: y, y2: y, class: "interval" }));
     }
