@@ -47,7 +47,7 @@ export function recallView(world) {
       world.keep();
     }
     before = null;
-    return fresh(change, { released, urgent, step: true });
+    return fresh(now, { released, urgent, step: true });
   };
 
   const showBudget = budgetInputs(asked.budget, (budget, released) => moved({ budget }, { released }));
