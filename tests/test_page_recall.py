@@ -437,5 +437,3 @@ def test_server_that_is_gone_is_one_line(site: Site) -> None:
     opened.fill("#budget", "65")
     settled(opened)
     assert opened.locator("#error").is_hidden()
-
-
