@@ -46,7 +46,7 @@ class Site:
         context = self.browser.new_context(viewport={"width": width, "height": height}, **options)
         self.stack.callback(context.close)
         opened = context.new_page()
-        opened.set_default_timeout(20_000)
+        opened.set_default_timeout(120_000)
         self.seen = watched(opened)
         opened.goto(self.address + at)
         return opened

@@ -50,7 +50,7 @@ def test_text_comes_first_and_large_and_why_follows_in_one_plain_sentence(site: 
     assert top["packed"] is not None
     assert top["why"] is not None
     assert top["fold-decision"] is not None
-    assert top["packed"]["y"] < 260, "on the first screen"
+    assert top["packed"]["y"] < 844 * 0.4, "high on the first screen"
     assert top["packed"]["y"] < top["why"]["y"] < top["fold-decision"]["y"]
     sizes = "node => [node, document.body].map((each) => parseFloat(getComputedStyle(each).fontSize))"
     text, body = opened.locator("#packed").evaluate(sizes)

@@ -28,11 +28,16 @@ function worked(words) {
 /** Ask for a key; `why` says what was wrong with the one before. */
 function closeGate(why) {
   worked();
-  $("views").hidden = true;
-  $("gate").hidden = false;
+  setGate(true);
   say($("gate-said"), why);
   $("key").setAttribute("aria-invalid", String(Boolean(why)));
   $("key").focus();
+}
+
+function setGate(closed) {
+  $("gate").hidden = !closed;
+  $("views").hidden = closed;
+  document.body.classList.toggle("gated", closed);
 }
 
 async function openGate(event) {
@@ -46,8 +51,7 @@ async function openGate(event) {
     if (error.status === 401) api.useKey("");
     return closeGate(error.status === 401 ? `${error.message}. Is it all there?` : error.message);
   }
-  $("gate").hidden = true;
-  $("views").hidden = false;
+  setGate(false);
   $("key").value = "";
   showKey();
   refresh();
@@ -111,6 +115,7 @@ function show(name) {
     $(each).hidden = each !== name;
   }
   document.title = `retcon: ${name}`;
+  if (name === "recall") recall.shown();
   if (name === "notes") notes.load();
   if (name === "report") showReports(recall.asked().budget, failed, worked);
 }

@@ -50,9 +50,14 @@ export function recallView(world) {
     return fresh(now, { released, urgent, step: true });
   };
 
+  const grow = () => { // a long question wraps
+    $("query").style.height = "auto";
+    if ($("query").scrollHeight) $("query").style.height = `${$("query").scrollHeight + 2}px`;
+  };
   const showBudget = budgetInputs(asked.budget, (budget, released) => moved({ budget }, { released }));
   let timer = 0;
   $("query").addEventListener("input", (event) => {
+    grow();
     clearTimeout(timer);
     timer = setTimeout(() => moved({ query: event.target.value }, { released: false, urgent: true }), TYPING);
   });
@@ -64,6 +69,12 @@ export function recallView(world) {
     event.preventDefault();
     submit();
   });
+  $("query").addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    $("ask").requestSubmit();
+  });
+  addEventListener("resize", grow);
   $("query").addEventListener("change", () => $("query").value !== asked.query && submit());
   $("force").addEventListener("change", (event) => fresh({ action: event.target.value }, { urgent: true }));
   $("escalate").addEventListener("click", () => {
@@ -86,6 +97,7 @@ export function recallView(world) {
     clearTimeout(timer);
     before = null;
     $("query").value = query;
+    grow();
     showBudget(budget);
     Object.assign(asked, { query, budget, exclude: [] });
     go({ urgent: true });
@@ -98,9 +110,11 @@ export function recallView(world) {
     },
     ask: (query) => {
       $("query").value = query;
+      grow();
       submit();
       $("query").focus();
     },
+    shown: grow,
     asked: () => ({ query: asked.query, budget: asked.budget }),
   };
 }
