@@ -32,7 +32,7 @@ LONG = (
 
 def told(opened: Page, name: str) -> str:
     """The text of an element, folded or not."""
-    return opened.locator(f"#{name}").evaluate("node => node.textContent")
+    return opened.locator(f"#{name}").text_content() or ""
 
 
 # -- the text, and why -------------------------------------------------------------------------------------------------

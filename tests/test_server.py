@@ -198,8 +198,9 @@ def test_every_note_that_is_left_is_shown_once_whatever_is_deleted_between_pages
 @pytest.mark.parametrize("limit", [1, 2, 3, 4])
 def test_newest_first_is_the_same_list_the_other_way_round(filled: Any, memory: Memory, limit: int) -> None:
     filled.post("/memories", json={"text": "Bob's note.", "user_id": "bob"})
-    for whose in ({}, {"user_id": "ann"}):
-        wanted = [note.id for note in memory.get_all(**whose)][::-1]
+    for user in (None, "ann"):
+        whose = {} if user is None else {"user_id": user}
+        wanted = [note.id for note in memory.get_all(user_id=user)][::-1]
         seen: list[str] = []
         more: dict[str, Any] = {}
         while True:

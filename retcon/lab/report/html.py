@@ -158,7 +158,7 @@ def _definitions(pairs: Iterable[tuple[str, str]]) -> str:
 
 def _figures(figures: Sequence[Figure], book: _Book) -> str:
     """The figures, those that ask the same together; what comes first is open."""
-    out = []
+    out: list[str] = []
     for title, some in groupby(figures, key=lambda each: each.title):
         inside = f'<div class="figures">{"".join(_figure(each, book) for each in some)}</div>'
         out.append(f"<article>{_fold_heading(title, inside, open=not out)}</article>\n")
