@@ -171,7 +171,7 @@ def _figure(figure: Figure, book: _Book) -> str:
     head = f'<figure id="{_id(figure.key)}"{wide}>{data}'
     if figure.missing is not None:
         return f"{head}{_missing(figure.missing)}</figure>\n"
-    numbers = _grid(figure.columns, [(row, "") for row in figure.rows], book)
+    numbers = _grid(figure.columns, [(row, "") for row in figure.rows], book, f"Numbers: {figure.name}")
     return (
         f"{head}{inline(figure)}<figcaption>{escape(figure.caption)}</figcaption>"
         f"<details><summary>The numbers</summary>{numbers}</details></figure>\n"
@@ -221,7 +221,7 @@ def _table(table: Table, book: _Book) -> str:
         return f"{article}{_fold_heading(table.title, note + _missing(table.missing), ' (not here)')}</article>\n"
     marks = "".join(f"<li>{escape(mark)}</li>" for mark in table.marks)
     badges = f'<ul class="marks" aria-label="What differs from the paper">{marks}</ul>' if marks else ""
-    grid = _grid(table.columns, pair_rows(table), book)
+    grid = _grid(table.columns, pair_rows(table), book, table.title)
     return f"{article}{_fold_heading(table.title, f'{note}{grid}{badges}')}</article>\n"
 
 
@@ -252,13 +252,13 @@ def _name(row: Sequence[Value | str], size: int) -> tuple[str, ...]:
     return tuple(cell.casefold() if isinstance(cell, str) else cell.text for cell in row[:size])
 
 
-def _grid(columns: Sequence[str], rows: Sequence[tuple[Cells, str]], book: _Book) -> str:
+def _grid(columns: Sequence[str], rows: Sequence[tuple[Cells, str]], book: _Book, name: str) -> str:
     """The rows in a box that scrolls by itself; where they begin with their data, under a line that names it."""
     words = min((count_words(row) for row, by in rows if not by), default=0)
     first = 1 if columns[:1] == ("Data",) and words > 1 else 0
     side = ["" if i < words else ' class="n"' for i in range(len(columns))][first:]
-    names = zip(columns[first:], side, strict=True)
-    head = "".join(f'<th scope="col"{cls}>{escape(name)}</th>' for name, cls in names)
+    heads = zip(columns[first:], side, strict=True)
+    head = "".join(f'<th scope="col"{cls}>{escape(column)}</th>' for column, cls in heads)
     body, before = [], None
     for row, by in rows:
         if first and row[0] != before:
@@ -266,7 +266,7 @@ def _grid(columns: Sequence[str], rows: Sequence[tuple[Cells, str]], book: _Book
             body.append(f'<tr class="group"><th scope="rowgroup" colspan="{len(side)}">{escape(str(before))}</th></tr>')
         body.append(_row(row[first:], by, side, book))
     return (
-        f'<div class="box" tabindex="0" role="region" aria-label="Table"><table><thead><tr>{head}</tr></thead>'
+        f'<div class="box" tabindex="0" role="group" aria-label="{escape(name)}"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(body)}</tbody></table></div>"
     )
 

@@ -94,7 +94,7 @@
   const heading = (name) => name.replace(/^judge_/, "right by ").replaceAll("_", " ");
 
   const table = (names, rows, right = () => false) => {
-    const box = make("div", undefined, { class: "box", tabindex: "0" });
+    const box = make("div", undefined, { class: "box", tabindex: "0", role: "group", "aria-label": "Table" });
     const grid = make("table"), head = make("tr"), body = make("tbody");
     names.forEach((name, i) => head.append(make("th", name, right(i) ? { scope: "col", class: "n" } : { scope: "col" })));
     const top = make("thead");
