@@ -50,6 +50,7 @@ def main() -> None:
         options.out.mkdir(parents=True, exist_ok=True)
         page = (made / "report.html").read_text(encoding="utf-8")
         (options.out / "report.html").write_text(page.replace(BESIDE, KEPT), encoding="utf-8")
+        shutil.copy(made / "summary.json", options.out)
         shutil.copytree(made / "tables", options.out / "tables", dirs_exist_ok=True)
 
 

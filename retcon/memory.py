@@ -30,12 +30,13 @@ from retcon.note import Cluster, Decision, Hit, Note, Recall, Scope
 from retcon.operate import PROMPTS, check_actions, usable
 from retcon.perform import GUARDS, Guard, Performer
 from retcon.route import Mismatch, Router, default_router
-from retcon.store import Deleted, Progress
+from retcon.store import Deleted, Order, Progress
 from retcon.store.connections import Sync
 from retcon.store.sqlite import SqliteStore
 from retcon.tokens import Counter, check_budget, counter
 from retcon.trace import span
 from retcon.where import ScopeWords, Where, WhereWords, resolve, resolve_scope
+from retcon.why import explain
 
 if TYPE_CHECKING:
     from retcon.store.checking import Check
@@ -230,15 +231,19 @@ class Memory:
         after: str | None = None,
         limit: int | None = None,
         superseded: bool = False,
+        order: Order = "oldest",
         **words: Unpack[WhereWords],
     ) -> list[Note]:
-        """Notes in the order they were added; superseded ones only on request.
+        """Notes in the order they were added, or the newest first; superseded ones only on request.
 
-        With `after`, the id of a note, those that were added after it: so a page goes on where the one before it ended.
+        With `after`, the id of a note, those that come after it: so a page goes on where the one before it ended.
         """
         found = resolve(where, words)
         after = None if after is None else validate.note_id(after)
-        return list(self.store.all(found.scope, found.only, after=after, limit=limit, superseded=superseded))
+        if order not in ("oldest", "newest"):
+            raise InputError(f"the order is oldest or newest, not {quote(order)}")
+        listed = self.store.all(found.scope, found.only, after=after, limit=limit, superseded=superseded, order=order)
+        return list(listed)
 
     def history(self, id: str) -> list[Note]:  # noqa: A002
         """Every version of the note, oldest first."""
@@ -344,12 +349,13 @@ class Memory:
     ) -> Recall:
         safe = partial(self._safe_action, cluster, decision.budget, (*exclude, decision.action))
         found = self._performer.perform(cluster, decision, safe, limit)
-        return replace(
+        found = replace(
             found,
             tried=tuple(dict.fromkeys((*exclude, decision.action, found.action))),
             usage=replace(found.usage, seconds=time.perf_counter() - started),
             again=partial(self._escalate, cluster, decision.budget),
         )
+        return replace(found, why=explain(found))
 
     def _safe_action(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> str:
         """The router's choice among the actions that need no model: of those not tried yet, while there is one."""

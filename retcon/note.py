@@ -259,6 +259,7 @@ class Recall:
     tried: tuple[str, ...] = ()  # the actions spent so far, this one included
     record: Record | None = None  # of generated text
     fidelity: Fidelity | None = None  # of generated text, against its sources
+    why: str = ""  # one plain sentence, for people; `decision.reason` has the numbers
     again: Callable[[tuple[str, ...]], Recall | None] | None = field(default=None, repr=False, compare=False)
 
     def escalate(self) -> Recall | None:

@@ -121,10 +121,12 @@ ours,"LoCoMo, full history / Extract",Full fit there (%),18,18.0,,,{}
 ours,"LoCoMo, full history / Merge",Crossover budget [95 % CI],"above 256 [below 32, above 256]",,,,{}
 paper,"LoCoMo, full history / Merge",Crossover budget,90,90,,,{}
 """
+SUMMARY = """{"title": "Measured", "findings": [{"question": "When does it pay?", "answers": [
+  {"study": "LoCoMo, full history", "verdict": "Yes, at 32 tokens."}]}]}"""
 REPORT = (
     "<!doctype html><title>r</title><style>h1{color:teal}</style><h1>Measured</h1>"
     "<script>document.querySelector('h1').textContent += ' here';"
-    "try { parent.document; document.title = 'escaped'; } catch (e) { document.title = 'kept in'; }</script>"
+    "try { localStorage.length; document.title = 'escaped'; } catch (e) { document.title = 'kept in'; }</script>"
 )
 
 
@@ -134,6 +136,7 @@ def written_report(folder: Path) -> Path:
     (report / "tables").mkdir(parents=True)
     (report / "report.html").write_text(REPORT, encoding="utf-8")
     (report / "tables" / "crossover.csv").write_text(CROSSOVERS, encoding="utf-8")
+    (report / "summary.json").write_text(SUMMARY, encoding="utf-8")
     (report / ".hidden.html").write_text("hidden", encoding="utf-8")
     (report / "program.exe").write_bytes(b"MZ")
     (folder / "secret.html").write_text("secret", encoding="utf-8")

@@ -7,16 +7,23 @@ import os
 import signal
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from browser import chromium, written_report
 from hypothesis import HealthCheck, settings
 from local_model import smollm
 
 from retcon import Memory
 from retcon.cli.doctor import KEYS, READ
 from retcon.model import GgufChat, HttpChat
+
+if TYPE_CHECKING:
+    from page_site import Site
+    from playwright.sync_api import Browser
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background job: tests of Ctrl-C need it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -100,6 +107,25 @@ def served(local: GgufChat) -> Iterator[HttpChat]:
     model = HttpChat(local.served.base, "smollm2", key=local.served.key, timeout=300, concurrency=1)
     yield model
     model.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def site(tmp_path: Path, browser: Browser) -> Iterator[Site]:
+    from page_site import Site  # needs the extra [server]
+
+    with ExitStack() as stack:
+        yield Site(tmp_path, browser, stack)
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> Path:
+    return written_report(tmp_path / "made")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from browser import REPORT, written_report
+from browser import REPORT
 
 from retcon import sample
 from retcon.errors import InputError
@@ -19,14 +18,6 @@ from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
 from retcon.server import page
-
-if TYPE_CHECKING:
-    pass
-
-
-@pytest.fixture
-def reports(tmp_path: Path) -> Path:
-    return written_report(tmp_path / "made")
 
 
 def client(reports: Path | None = None, guard: Callable[[Request], object] | None = None) -> TestClient:
@@ -39,7 +30,8 @@ def test_page_allows_no_script_style_or_request_but_its_own() -> None:
     reply = client().get("/")
     policy = dict(part.strip().split(" ", 1) for part in reply.headers["content-security-policy"].split(";"))
     assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == policy["frame-ancestors"] == "'none'"
-    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == policy["frame-src"] == "'self'"
+    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+    assert "frame-src" not in policy  # so nothing may be framed
     assert reply.headers["x-content-type-options"] == "nosniff"
     assert reply.headers["referrer-policy"] == "no-referrer"
 
@@ -132,6 +124,7 @@ def test_report_is_served_in_a_sandbox_of_its_own(reports: Path) -> None:
     assert "sandbox allow-scripts" in policy
     assert "allow-same-origin" not in policy
     assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
     assert site.get("/page/report/tables/crossover.csv").headers["content-type"].startswith("text/csv")
 
 
@@ -143,6 +136,23 @@ def test_crossovers_are_those_that_we_measured(reports: Path) -> None:
         {"action": "Extract", "text": "171 [56, above 256]", "mean": 170.9, "low": 56.2, "high": None},
         {"action": "Merge", "text": "above 256 [below 32, above 256]", **nowhere},
     ]
+
+
+def test_findings_are_those_of_the_summary_and_a_strange_one_is_none(reports: Path) -> None:
+    (found,) = client(reports).get("/page/report.json").json()["reports"]
+    assert found["title"] == "Measured"
+    verdicts = [{"study": "LoCoMo, full history", "verdict": "Yes, at 32 tokens."}]
+    assert found["findings"] == [{"question": "When does it pay?", "answers": verdicts}]
+    for strange in ("[", "[]", "7", '{"findings": 1}', '{"findings": [{"question": "?"}]}', "[" * 100_000):
+        (reports / "summary.json").write_text(strange, encoding="utf-8")
+        (found,) = client(reports).get("/page/report.json").json()["reports"]
+        assert (found["title"], found["findings"]) == ("", [])
+
+
+def test_page_is_small_enough_to_load_at_once() -> None:
+    known = page.assets()
+    sizes = [len(asset.body) for asset in (known.front, *known.files.values())]
+    assert sum(sizes) < 100_000
 
 
 def test_folder_of_reports_lists_each(reports: Path) -> None:

@@ -195,6 +195,43 @@ def test_every_note_that_is_left_is_shown_once_whatever_is_deleted_between_pages
         assert shown == [each for each in ids if each in shown], "in the order they were added"
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3, 4])
+def test_newest_first_is_the_same_list_the_other_way_round(filled: Any, memory: Memory, limit: int) -> None:
+    filled.post("/memories", json={"text": "Bob's note.", "user_id": "bob"})
+    for user in (None, "ann"):
+        whose = {} if user is None else {"user_id": user}
+        wanted = [note.id for note in memory.get_all(user_id=user)][::-1]
+        seen: list[str] = []
+        more: dict[str, Any] = {}
+        while True:
+            page = filled.get("/memories", params={"limit": limit, "order": "newest"} | whose | more).json()
+            assert page["total"] == len(wanted)
+            seen += [note["id"] for note in page["results"]]
+            if page["next"] is None:
+                break
+            more = {"cursor": page["next"]}
+        assert seen == wanted
+
+
+def test_newest_first_goes_on_where_it_was_when_all_notes_seen_are_deleted(filled: Any, memory: Memory) -> None:
+    ids = [note.id for note in memory.get_all()]
+    cursor = filled.get("/memories", params={"limit": 2, "order": "newest"}).json()["next"]
+    for gone in (ids[1], ids[2]):
+        memory.delete(gone)
+        found = filled.get("/memories", params={"order": "newest", "cursor": cursor}).json()
+        assert [note["id"] for note in found["results"]] == ids[:1]
+    assert error(filled.get("/memories", params={"order": "best"}), 422) == "bad_input"
+
+
+def test_total_counts_what_is_listed_and_is_unknown_where_a_filter_narrows_it(filled: Any, memory: Memory) -> None:
+    memory.supersede(memory.get_all()[0].id, "The cat is called Dot.")
+    assert filled.get("/memories").json()["total"] == 3
+    assert filled.get("/memories", params={"limit": 1, "offset": 2}).json()["total"] == 3
+    assert filled.get("/memories", params={"superseded": "true"}).json()["total"] == 4
+    assert filled.get("/memories", params={"user_id": "nobody"}).json()["total"] == 0
+    assert filled.get("/memories", params={"session": "s1"}).json()["total"] is None
+
+
 def test_list_filters_and_offsets(filled: Any) -> None:
     filled.post("/memories", json={"text": "tagged", "metadata": {"tag": "x"}, "session": "s2"})
     assert [n["memory"] for n in filled.get("/memories", params={"session": "s2"}).json()["results"]] == ["tagged"]

@@ -99,7 +99,7 @@ CALLS = st.one_of(
     st.tuples(st.sampled_from(["get", "history", "sources", "delete"]), pick),
     st.tuples(st.just("named"), st.sampled_from(NAMES)),
     st.tuples(st.just("delete_all"), st.sampled_from(["user_id", "agent_id"]), st.sampled_from(["ann", "bob", "bot"])),
-    st.tuples(st.just("list"), st.integers(1, 3), st.booleans()),
+    st.tuples(st.just("list"), st.integers(1, 3), st.booleans(), st.sampled_from(["oldest", "newest"])),
     st.tuples(st.sampled_from(["search", "recall", "decide"]), texts, st.none() | st.sampled_from(["ann", "bob"])),
     st.tuples(st.sampled_from(["health", "metrics"])),
 )
@@ -131,7 +131,8 @@ def request(who: str, call: tuple[Any, ...], ids: list[str]) -> dict[str, Any]:
     if kind == "delete_all":
         return {"method": "DELETE", "path": "/memories", "params": {rest[0]: rest[1]}}
     if kind == "list":
-        return {"method": "GET", "path": "/memories", "params": {"limit": rest[0], "superseded": rest[1]}}
+        params = {"limit": rest[0], "superseded": rest[1], "order": rest[2]}
+        return {"method": "GET", "path": "/memories", "params": params}
     if kind in ("search", "recall", "decide"):
         body = {"query": rest[0], "user_id": rest[1]} | ({"candidates": True} if kind == "recall" else {})
         return {"method": "POST", "path": f"/{kind}", "json": body}
@@ -162,7 +163,7 @@ BEFORE = [(who, ("add", "cat rent", name, name)) for who in ("bob", "admin") for
 AFTER: list[tuple[str, tuple[Any, ...]]] = [
     ("ann", call)
     for call in (
-        ("add", "cat", "one", "two"), ("named", "one"), ("named", "two"), ("health",), ("list", 3, True),
+        ("add", "cat", "one", "two"), ("named", "one"), ("named", "two"), ("health",), ("list", 3, True, "newest"),
         ("search", "cat rent", None), ("recall", "cat tea", "ann"), ("decide", "vet", None), ("get", 0),
         ("delete_all", "agent_id", "bot"), ("delete_all", "user_id", "ann"),
     )

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retcon import Memory, Note, Scope
-from retcon.errors import ConflictError, NotFoundError
+from retcon.errors import ConflictError, InputError, NotFoundError
+from retcon.store import Order
 from retcon.store.sqlite import SqliteStore
 
 COLUMNS = {
@@ -194,9 +195,14 @@ PEOPLE = st.sampled_from([None, "ann", "bob"])
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "add", "delete", "supersede"]), PEOPLE, PEOPLE), max_size=14)
 
 
-@given(steps=STEPS, user=PEOPLE, agent=PEOPLE, superseded=st.booleans(), size=st.integers(1, 4))
+@given(STEPS, PEOPLE, PEOPLE, st.booleans(), st.integers(1, 4), st.sampled_from(["oldest", "newest"]))
 def test_pages_that_go_on_after_the_last_note_are_the_whole_list(
-    steps: list[tuple[str, str | None, str | None]], user: str | None, agent: str | None, superseded: bool, size: int
+    steps: list[tuple[str, str | None, str | None]],
+    user: str | None,
+    agent: str | None,
+    superseded: bool,
+    size: int,
+    order: Order,
 ) -> None:
     with Memory(":memory:") as memory:
         for number, (verb, whose, through) in enumerate(steps):
@@ -207,13 +213,15 @@ def test_pages_that_go_on_after_the_last_note_are_the_whole_list(
                 memory.delete(current[number % len(current)].id)
             else:
                 memory.supersede(current[number % len(current)].id, f"note {number}")
-        listed = memory.get_all(user_id=user, agent_id=agent, superseded=superseded)
-        added = [note.id for note in memory.get_all(superseded=True)]
+        listed = memory.get_all(user_id=user, agent_id=agent, superseded=superseded, order=order)
+        assert len(listed) == memory.store.count(Scope(user, agent), superseded=superseded)
+        added = [note.id for note in memory.get_all(superseded=True)][:: 1 if order == "oldest" else -1]
         assert [note.id for note in listed] == sorted((note.id for note in listed), key=added.index)
         pages: list[Note] = []
         while page := memory.get_all(
-            user_id=user, agent_id=agent, superseded=superseded, limit=size, after=pages[-1].id if pages else None
-        ):
+            user_id=user, agent_id=agent, superseded=superseded, order=order,
+            limit=size, after=pages[-1].id if pages else None,
+        ):  # fmt: skip
             pages += page
             assert len(pages) <= len(listed)
         assert pages == listed
@@ -224,15 +232,19 @@ def test_page_after_a_note_of_another_scope_or_of_nobody(memory: Memory) -> None
         memory.add(f"note {number}", id=f"n{number}", user_id="ann" if number % 2 else "bob")
     assert [note.id for note in memory.get_all(user_id="ann", after="n2")] == ["n3"]
     assert [note.id for note in memory.get_all(after="n1")] == ["n2", "n3"]
+    assert [note.id for note in memory.get_all(user_id="ann", after="n2", order="newest")] == ["n1"]
+    assert [note.id for note in memory.get_all(after="n2", order="newest")] == ["n1", "n0"]
     with pytest.raises(NotFoundError):
         memory.get_all(after="nobody")
+    with pytest.raises(InputError, match="oldest or newest, not 'best'"):
+        memory.get_all(order="best")  # type: ignore[arg-type]
 
 
 def test_page_of_one_users_notes_is_neither_sorted_nor_walked_to(memory: Memory, path: Path) -> None:
     for number in range(200):
         memory.add(f"note {number}", id=f"n{number}", user_id="ann" if number % 4 else "bob")
 
-    def steps(after: str | None) -> int:
+    def steps(after: str | None, order: Order = "oldest") -> int:
         """Rows that SQLite steps over, by its own count, until it has ten notes."""
         taken = 0
 
@@ -244,10 +256,11 @@ def test_page_of_one_users_notes_is_neither_sorted_nor_walked_to(memory: Memory,
         with memory.store._connections.another() as connection, pytest.MonkeyPatch.context() as patch:
             connection.set_progress_handler(step, 1)
             patch.setattr(memory.store, "_rows", lambda query, values: connection.execute(query, values))
-            assert len(memory.get_all(user_id="ann", after=after, limit=10)) == 10
+            assert len(memory.get_all(user_id="ann", after=after, limit=10, order=order)) == 10
         return taken
 
     assert abs(steps("n150") - steps(None)) < 100, "a deep page costs what the first one does"
+    assert abs(steps("n50", "newest") - steps(None)) < 100, "in either order"
     assert steps(None) < 2_000, "an eleventh note is all that is read beyond the page"
 
 

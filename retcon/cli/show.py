@@ -199,9 +199,11 @@ def _mark_duplicate(hit: Hit) -> str:
 
 
 def recall(found: Recall, *, verbose: bool = False) -> None:
-    """Action and tokens, the reason, the text set off, sources, drops, what a record is worth; warnings aside."""
+    """Action and tokens, why, the text set off, sources, drops, what a record is worth; warnings aside."""
     out(f"{found.action}, {found.tokens} of {found.budget} tokens")
-    fold(found.decision.reason)
+    fold(found.why)
+    if verbose:
+        fold(found.decision.reason)
     out()
     if found.text:
         block(found.text)

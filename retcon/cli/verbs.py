@@ -251,7 +251,7 @@ def recall(
     exclude: opt.Exclude = None,
     setup: opt.Setup,
     text_only: Annotated[bool, flag("--text", "Print the packed text and nothing else.")] = False,
-    verbose: Annotated[bool, flag("--verbose", "Name every dropped note with its reason.", short="-v")] = False,
+    verbose: Annotated[bool, flag("--verbose", "Also the numbers, and every dropped note.", short="-v")] = False,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:

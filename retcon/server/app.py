@@ -242,9 +242,9 @@ def _add_write_routes(app: FastAPI, service: Service) -> None:
 def _add_read_routes(app: FastAPI, service: Service) -> None:
     verbs = service.verbs
 
-    @app.get("/memories", responses=_responses(s.PageOut), tags=["read"])
+    @app.get("/memories", responses=_responses(s.ListOut), tags=["read"])
     async def page_of_notes(request: Request, query: Annotated[s.ListQuery, Query()]) -> Response:
-        """Notes in the order they were added, page by page."""
+        """Notes in the order they were added, or the newest first, page by page."""
         _refuse_repeats(request)
         return await service.read(request, verbs.page, query)
 

@@ -3,7 +3,7 @@
     /                       index.html, always asked for again
     /page/HASH/app.js       scripts and styles; HASH is of all their bytes, so a browser may keep them for good
     /page/sample.json       the sample conversation, for a store that is still empty
-    /page/report.json       which reports there are, and the crossovers they found
+    /page/report.json       which reports there are, what they found in short, and their crossovers
     /page/report/PATH       the files of a report, in a sandbox of their own
 
 The page asks nothing of any other machine, and its policy would not let it.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import json
 import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping
@@ -34,12 +35,12 @@ Guard = Callable[["Request"], object]  # raises for a caller that may not read
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 # A report is one file with its style and script inside. It gets an origin of its own, and nothing to talk to.
 REPORT_POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'; sandbox allow-scripts allow-forms"
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox allow-scripts allow-forms"
 )  # allow-forms: closing a dialog counts as one
 HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 FOR_GOOD = "public, max-age=31536000, immutable"
@@ -55,7 +56,7 @@ TYPES = {
     ".md": "text/markdown; charset=utf-8",
 }
 FRONT = ("index.html", "report.html")  # what a report may be called, first found first
-LARGEST_TABLE = 4_000_000  # bytes of a crossover table that are read
+LARGEST_TABLE = 4_000_000  # bytes of a crossover table, or of a summary, that are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def mount(app: FastAPI, *, reports: Path | None, guard: Guard | None = None) -> 
     """Serve the page from this app. `reports` is a folder that `retcon report` wrote, or a folder of such folders.
 
     `guard` is called with each request for the list of reports and raises where its key is wrong. The files then lie
-    under a name that only that list tells, since a frame cannot send a key.
+    under a name that only that list tells, since a link cannot send a key.
     """
     root = None if reports is None else _folder(reports)
     ticket = "" if guard is None else f"{secrets.token_urlsafe(18)}/"
@@ -207,14 +208,30 @@ def within(root: Path, path: str) -> Path | None:
 
 
 def _reports(root: Path, base: str) -> Iterator[dict[str, Any]]:
-    """Each report: its name, its address, and the crossovers in its table of them."""
+    """Each report: its name, its address, what it found in short, and the crossovers in its table of them."""
     for folder in [root, *sorted(child for child in root.iterdir() if child.is_dir())]:
         inner = "" if folder == root else f"{folder.name}/"
         front = next((name for name in FRONT if within(root, inner + name)), None)
         if front is not None:
             table = within(root, f"{inner}tables/crossover.csv")
             rows = [] if table is None else list(crossovers(table))
-            yield {"name": folder.name, "url": f"{base}{inner}{front}", "crossovers": rows}
+            told = summary(within(root, f"{inner}summary.json"))
+            yield {"name": folder.name, "url": f"{base}{inner}{front}", **told, "crossovers": rows}
+
+
+def summary(file: Path | None) -> dict[str, Any]:
+    """A report's title and findings, each a question with the verdict of every study; empty where there are none."""
+    try:
+        found = json.loads(file.read_bytes()[:LARGEST_TABLE]) if file is not None else {}
+        findings = [
+            {"question": str(each["question"]), "answers": [
+                {name: str(answer[name]) for name in ("study", "verdict")} for answer in each["answers"]
+            ]}
+            for each in found.get("findings", ())
+        ]  # fmt: skip
+        return {"title": str(found.get("title", "")), "findings": findings}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):  # not one that we wrote
+        return {"title": "", "findings": []}
 
 
 def crossovers(table: Path) -> Iterator[dict[str, Any]]:

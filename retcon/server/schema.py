@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -159,9 +159,10 @@ class ListQuery(ScopeQuery):
     until: str | None = None
     metadata: str | None = Field(None, description="A JSON object: values that a note's metadata must have.")
     superseded: bool = False
+    order: Literal["oldest", "newest"] = Field("oldest", description="Which note comes first.")
     limit: Annotated[int, Field(ge=1)] = 100
     offset: Annotated[int, Field(ge=0)] = 0
-    cursor: str | None = Field(None, description="`next` of the page before.")
+    cursor: str | None = Field(None, description="`next` of the page before, which had the same `order`.")
 
 
 class HistoryQuery(BaseModel):
@@ -196,6 +197,7 @@ RECALL: dict[str, Any] = {
     "dropped": [{"id": "9ab2", "code": "budget", "reason": "needs 30 tokens, 12 left", "tokens": 30}],
     "usage": {"model_calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.004},
     "warnings": [], "tried": ["extract"], "record": None, "fidelity": None,
+    "why": "The sentences that matter: not all notes fit, and this should answer better than whole notes.",
 }  # fmt: skip
 
 
@@ -279,7 +281,7 @@ class DeletedOut(BaseModel):
 
 
 class PageOut(BaseModel):
-    """Notes in the order they were added; `next` is the cursor of the page after, null at the end.
+    """Notes in order; `next` is the cursor of the page after, null at the end.
 
     A page ends at `limit` notes, or earlier where it has so many bytes that the next note would be too many.
     """
@@ -288,6 +290,17 @@ class PageOut(BaseModel):
 
     results: list[NoteOut]
     next: str | None
+
+
+class ListOut(PageOut):
+    """A page of notes, the oldest or the newest first, and how many there are in all.
+
+    `total` is null where session, since, until or metadata narrow the list: to count it would be to read it.
+    """
+
+    model_config = _answer(results=[NOTE], next=None, total=1)
+
+    total: int | None
 
 
 class SourcesOut(BaseModel):
@@ -409,6 +422,7 @@ class RecallOut(BaseModel):
     tried: list[str]
     record: dict[str, Any] | None
     fidelity: dict[str, Any] | None
+    why: str = Field(description="One plain sentence, for people; the decision's `reason` has the numbers.")
     candidates: list[CandidateOut] = []
 
 

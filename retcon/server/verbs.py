@@ -219,17 +219,18 @@ class HttpVerbs:
         }  # fmt: skip
 
     def page(self, grant: Grant, query: ListQuery) -> dict[str, Any]:
-        """Notes in the order they were added, and the cursor of the page after."""
+        """Notes in the order asked for, the cursor of the page after, and how many there are in all."""
         if query.limit > self.limits.page:
             raise _too_much("limit", query.limit, self.limits.page)
         scope = grant.narrow(validate.scope(query.user_id, query.agent_id, query.run_id))
         only = validate.only(query.session, query.since, query.until, _parse_metadata(query.metadata))
         start, offset = (0, query.offset) if query.cursor is None else (self.cursors.read(grant, query.cursor), 0)
-        listed = self.memory.store.all(scope, only, after=start or None, superseded=query.superseded)
+        listed = self.memory.store.all(scope, only, after=start or None, superseded=query.superseded, order=query.order)
         with span("retcon.list", limit=query.limit):
             results, more = self._fill(_from_number(offset, listed), query.limit)
             cursor = self.cursors.write(grant, self._place(results, start)) if more else None
-        return {"results": results, "next": cursor}
+        total = None if only else self.memory.store.count(scope, superseded=query.superseded)
+        return {"results": results, "next": cursor, "total": total}
 
     def search(self, grant: Grant, body: SearchIn) -> dict[str, Any]:
         """The best notes for the query."""

@@ -2,6 +2,7 @@
 
     report.html          everything, in one file
     report.md            the same without the buttons
+    summary.json         title and findings, for the page of the server
     figures/KEY.svg      also KEY-dark.svg and KEY.png
     tables/KEY.csv       a line for each number: text, mean, interval, and the filter that finds its rows
     rows.csv             the outcomes
@@ -113,9 +114,19 @@ def _put(path: Path, content: bytes) -> None:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from None
 
 
+def to_summary(report: Report) -> str:
+    """The title and the findings, each a question with the verdict of every study, as JSON."""
+    findings = [
+        {"question": finding.question, "answers": [{"study": a.study, "verdict": a.verdict} for a in finding.answers]}
+        for finding in report.findings
+    ]
+    return json.dumps({"title": report.title, "findings": findings}, indent=1) + "\n"
+
+
 def _files(report: Report) -> Iterator[tuple[str, bytes]]:
     yield "report.html", page(report).encode()
     yield "report.md", to_markdown(report).encode()
+    yield "summary.json", to_summary(report).encode()
     for figure in report.figures:
         if figure.missing is None:
             yield f"figures/{figure.key}.svg", figure.svg.encode()

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -89,11 +90,11 @@ def _body(report: Report, book: _Book) -> Iterator[str]:
     theirs, ours = report.tables[: report.published], report.tables[report.published :]
     sections = (
         ("short", "In short", _short(report, book), ()),
-        ("read", "How to read this", _read(report), ()),
+        ("read", "How to read this", _fold("Words, and the actions that were measured", _read(report)), ()),
         ("figures", "Figures", _figures(report.figures, book), [(each.key, each.name) for each in report.figures]),
         ("paper", "The paper's tables", _tables(theirs, book, THEIRS), [(each.key, each.title) for each in theirs]),
         ("more", "What the paper lacks", _tables(ours, book, OURS), [(each.key, each.title) for each in ours]),
-        ("made", "How it was made", f"<dl>{_definitions(report.facts)}</dl>\n", ()),
+        ("made", "How it was made", _fold("Facts and settings", f"<dl>{_definitions(report.facts)}</dl>\n"), ()),
     )
     shown = [section for section in sections if section[2]]
     yield '<a class="skip" href="#short">Skip to the findings</a>\n'
@@ -156,16 +157,21 @@ def _definitions(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def _figures(figures: Sequence[Figure], book: _Book) -> str:
-    return f'<div class="figures">{"".join(_figure(each, book) for each in figures)}</div>\n'
+    """The figures, those that ask the same together; what comes first is open."""
+    out: list[str] = []
+    for title, some in groupby(figures, key=lambda each: each.title):
+        inside = f'<div class="figures">{"".join(_figure(each, book) for each in some)}</div>'
+        out.append(f"<article>{_fold_heading(title, inside, open=not out)}</article>\n")
+    return "".join(out)
 
 
 def _figure(figure: Figure, book: _Book) -> str:
-    data = f' <span class="data">{escape(figure.data)}</span>' if figure.data else ""
+    data = f"<h4>{escape(figure.data)}</h4>" if figure.data else ""
     wide = "" if figure.data else ' class="wide"'
-    head = f'<figure id="{_id(figure.key)}"{wide}><h3>{escape(figure.title)}{data}</h3>'
+    head = f'<figure id="{_id(figure.key)}"{wide}>{data}'
     if figure.missing is not None:
         return f"{head}{_missing(figure.missing)}</figure>\n"
-    numbers = _grid(figure.columns, [(row, "") for row in figure.rows], book)
+    numbers = _grid(figure.columns, [(row, "") for row in figure.rows], book, f"Numbers: {figure.name}")
     return (
         f"{head}{inline(figure)}<figcaption>{escape(figure.caption)}</figcaption>"
         f"<details><summary>The numbers</summary>{numbers}</details></figure>\n"
@@ -187,6 +193,16 @@ def inline(figure: Figure) -> str:
     return use_page_colours(head + svg[svg.index(">") + 1 :].strip())
 
 
+def _fold(name: str, content: str) -> str:
+    """The content, closed until somebody opens it; a link to something inside opens it too."""
+    return f'<details class="fold"><summary>{escape(name)}</summary>{content}</details>\n'
+
+
+def _fold_heading(title: str, content: str, more: str = "", *, open: bool = False) -> str:  # noqa: A002
+    state = " open" if open else ""
+    return f'<details class="fold"{state}><summary><h3>{escape(title)}</h3>{more}</summary>{content}</details>'
+
+
 def _missing(reason: str) -> str:
     return f'<p class="missing">Not here: {escape(reason)}.</p>'
 
@@ -200,12 +216,13 @@ def _tables(tables: Sequence[Table], book: _Book, about: str) -> str:
 
 
 def _table(table: Table, book: _Book) -> str:
-    head = f'<article id="{_id(table.key)}"><h3>{escape(table.title)}</h3><p class="note">{escape(table.caption)}</p>'
+    article, note = f'<article id="{_id(table.key)}">', f'<p class="note">{escape(table.caption)}</p>'
     if table.missing is not None:
-        return f"{head}{_missing(table.missing)}</article>\n"
+        return f"{article}{_fold_heading(table.title, note + _missing(table.missing), ' (not here)')}</article>\n"
     marks = "".join(f"<li>{escape(mark)}</li>" for mark in table.marks)
     badges = f'<ul class="marks" aria-label="What differs from the paper">{marks}</ul>' if marks else ""
-    return f"{head}{_grid(table.columns, pair_rows(table), book)}{badges}</article>\n"
+    grid = _grid(table.columns, pair_rows(table), book, table.title)
+    return f"{article}{_fold_heading(table.title, f'{note}{grid}{badges}')}</article>\n"
 
 
 def pair_rows(table: Table) -> list[tuple[Cells, str]]:
@@ -235,13 +252,13 @@ def _name(row: Sequence[Value | str], size: int) -> tuple[str, ...]:
     return tuple(cell.casefold() if isinstance(cell, str) else cell.text for cell in row[:size])
 
 
-def _grid(columns: Sequence[str], rows: Sequence[tuple[Cells, str]], book: _Book) -> str:
+def _grid(columns: Sequence[str], rows: Sequence[tuple[Cells, str]], book: _Book, name: str) -> str:
     """The rows in a box that scrolls by itself; where they begin with their data, under a line that names it."""
     words = min((count_words(row) for row, by in rows if not by), default=0)
     first = 1 if columns[:1] == ("Data",) and words > 1 else 0
     side = ["" if i < words else ' class="n"' for i in range(len(columns))][first:]
-    names = zip(columns[first:], side, strict=True)
-    head = "".join(f'<th scope="col"{cls}>{escape(name)}</th>' for name, cls in names)
+    heads = zip(columns[first:], side, strict=True)
+    head = "".join(f'<th scope="col"{cls}>{escape(column)}</th>' for column, cls in heads)
     body, before = [], None
     for row, by in rows:
         if first and row[0] != before:
@@ -249,7 +266,7 @@ def _grid(columns: Sequence[str], rows: Sequence[tuple[Cells, str]], book: _Book
             body.append(f'<tr class="group"><th scope="rowgroup" colspan="{len(side)}">{escape(str(before))}</th></tr>')
         body.append(_row(row[first:], by, side, book))
     return (
-        f'<div class="box" tabindex="0" role="region" aria-label="Table"><table><thead><tr>{head}</tr></thead>'
+        f'<div class="box" tabindex="0" role="group" aria-label="{escape(name)}"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(body)}</tbody></table></div>"
     )
 

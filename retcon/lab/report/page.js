@@ -26,6 +26,17 @@
   const contents = document.querySelector("nav details");
   if (contents && !matchMedia("(min-width: 72rem)").matches) contents.open = false;
 
+  // -- what is folded opens where a link leads to it
+  const unfold = () => {
+    const to = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!to) return;
+    const fold = to.closest("details.fold") ?? to.querySelector(":scope > details.fold");
+    if (fold) fold.open = true;
+    to.scrollIntoView();
+  };
+  addEventListener("hashchange", unfold);
+  unfold();
+
   // -- the outcomes behind a number
   const data = JSON.parse(document.getElementById("data").textContent);
   const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -83,7 +94,7 @@
   const heading = (name) => name.replace(/^judge_/, "right by ").replaceAll("_", " ");
 
   const table = (names, rows, right = () => false) => {
-    const box = make("div", undefined, { class: "box", tabindex: "0" });
+    const box = make("div", undefined, { class: "box", tabindex: "0", role: "group", "aria-label": "Table" });
     const grid = make("table"), head = make("tr"), body = make("tbody");
     names.forEach((name, i) => head.append(make("th", name, right(i) ? { scope: "col", class: "n" } : { scope: "col" })));
     const top = make("thead");
@@ -169,8 +180,8 @@
   const where = (from) => {
     const parts = [];
     const line = from.closest("tr"), cell = from.closest("td, th");
-    const title = from.closest("article, figure, .card");
-    if (title) parts.push(title.querySelector("h3").textContent);
+    const [title, data] = [from.closest("article, .card")?.querySelector("h3"), from.closest("figure")?.querySelector("h4")];
+    if (title) parts.push(data ? `${title.textContent} ${data.textContent}` : title.textContent);
     if (line && cell) {
       const grid = line.closest("table");
       const named = [...line.children].filter((each) => !each.querySelector("[data-f]"));

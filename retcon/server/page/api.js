@@ -1,4 +1,4 @@
-// The server, as functions. Every failure is an Error with one line to show.
+// The server, as functions. Every failure is an Error with one plain line to show.
 
 let key = sessionStorage.getItem("retcon-key") ?? "";
 
@@ -12,32 +12,49 @@ export function useKey(value) {
 
 export class ServerError extends Error {
   constructor(status, code, message) {
-    super(oneLine(message));
+    super(plainly(status, code, oneLine(message)));
     Object.assign(this, { status, code });
   }
 }
 
-export const oneLine = (text) => String(text).replace(/\s+/g, " ").trim().slice(0, 300);
+// What a person can make of a refusal; the others are said in the server's own words, which name the numbers.
+const PLAIN = {
+  401: "This key is not accepted",
+  403: "Your key may not do this. Check whose notes you ask for, or use another key.",
+  404: "That note is no longer there.",
+  409: "Somebody changed this note before you did. Look at it again.",
+  429: "Too many requests in a short time. Wait a moment, then try again.",
+  502: "The model did not answer. The notes are fine; try again, or choose whole notes.",
+  503: "The server is busy. Try again in a moment.",
+  504: "That took too long. Nothing was changed.",
+};
 
-async function call(method, path, { body, signal } = {}) {
+function plainly(status, code, message) {
+  if (status === 403 && code !== "scope") return "The server does not answer at this address or to this page.";
+  return PLAIN[status] ?? `${message.charAt(0).toUpperCase()}${message.slice(1)}${/[.?!]$/.test(message) ? "" : "."}`;
+}
+
+const oneLine = (text) => String(text).replace(/\s+/g, " ").trim().slice(0, 300);
+
+async function call(method, path, { body, signal, keepalive } = {}) {
   const headers = { Accept: "application/json" };
   if (key) headers.Authorization = `Bearer ${key}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let reply;
   try {
-    reply = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
+    const sent = body === undefined ? undefined : JSON.stringify(body);
+    reply = await fetch(path, { method, headers, signal, keepalive, body: sent });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    if (/ISO-8859|header/i.test(error.message)) throw new ServerError(0, "key", "The key holds what no key can hold");
-    throw new ServerError(0, "unreachable", "The server does not answer: is retcon serve still running?");
+    if (/ISO-8859|header/i.test(error.message)) throw new ServerError(401, "key", "no such key");
+    throw new ServerError(0, "unreachable", "The server does not answer. Is retcon serve still running?");
   }
   const text = await reply.text();
   let value = null;
   try { value = text ? JSON.parse(text) : null; } catch { /* told below */ }
   if (reply.ok && (value !== null || !text)) return value;
   const said = value?.error;
-  const otherwise = `The server answered ${reply.status} ${reply.statusText}`;
-  throw new ServerError(reply.status, said?.code ?? "reply", said?.message ?? otherwise);
+  throw new ServerError(reply.status, said?.code ?? "reply", said?.message ?? "The server answered with something else than its answer");
 }
 
 /** The object without its empty entries. */
@@ -51,6 +68,10 @@ export const recall = (body, signal) => call("POST", "recall", { body: { ...body
 export const search = (body, signal) => call("POST", "search", { body, signal });
 export const add = (body) => call("POST", "memories", { body });
 export const list = (query, signal) => call("GET", address("memories", query), { signal });
-export const remove = (id) => call("DELETE", `memories/${encodeURIComponent(id)}`);
+const note = (id, rest = "") => `memories/${encodeURIComponent(id)}${rest}`;
+export const get = (id) => call("GET", note(id));
+export const correct = (id, text) => call("POST", note(id, "/supersede"), { body: { text } });
+export const history = (id) => call("GET", note(id, "/history"));
+export const remove = (id, { leaving = false } = {}) => call("DELETE", note(id), { keepalive: leaving });
 export const sample = () => call("GET", "page/sample.json");
 export const reports = () => call("GET", "page/report.json");

@@ -1,31 +1,22 @@
-// The page as a whole: tabs, theme, whose notes, the error line, and the first look at the store.
+// The page as a whole: views, address, theme, whose notes, the key, the error line, and the first look at the store.
 
+import * as address from "./address.js";
 import * as api from "./api.js";
 import { $, el, say } from "./dom.js";
 import { notesView } from "./notes.js";
 import { recallView } from "./recall.js";
 import { showReports } from "./report.js";
+import { toast } from "./toast.js";
 
-const TABS = ["recall", "notes", "report"];
 const SCOPE = { user_id: "user", agent_id: "agent", run_id: "run" };
+let view = "recall";
 
-// -- what a reload keeps, in this tab only
-
-const kept = (() => {
-  try { return JSON.parse(sessionStorage.getItem("retcon-page")) ?? {}; } catch { return {}; }
-})();
-
-function remember(values) {
-  Object.assign(kept, values);
-  sessionStorage.setItem("retcon-page", JSON.stringify(kept));
-}
-
-// -- the line that says what went wrong
+// -- the line that says what went wrong, and the gate where a key is needed
 
 function failed(error) {
+  if (error.status === 401) return closeGate(api.currentKey() ? `${error.message}. Is it all there?` : "");
   $("error").hidden = false;
-  say($("error"), error.message);
-  if (error.status === 401 || error.status === 403) $("whose").open = true;
+  return say($("error"), error.message);
 }
 
 function worked(words) {
@@ -34,49 +25,119 @@ function worked(words) {
   if (words) say($("said"), words);
 }
 
+/** Ask for a key; `why` says what was wrong with the one before. */
+function closeGate(why) {
+  worked();
+  setGate(true);
+  say($("gate-said"), why);
+  $("key").setAttribute("aria-invalid", String(Boolean(why)));
+  $("key").focus();
+}
+
+function setGate(closed) {
+  $("gate").hidden = !closed;
+  $("views").hidden = closed;
+  document.body.classList.toggle("gated", closed);
+}
+
+async function openGate(event) {
+  event.preventDefault();
+  const given = $("key").value.trim();
+  if (!given) return closeGate("Paste a key first.");
+  api.useKey(given);
+  try {
+    await api.list({ limit: 1 });
+  } catch (error) {
+    if (error.status === 401) api.useKey("");
+    return closeGate(error.status === 401 ? `${error.message}. Is it all there?` : error.message);
+  }
+  setGate(false);
+  $("key").value = "";
+  showKey();
+  refresh();
+  return (view === "recall" ? $("query") : $(`tab-${view}`)).focus();
+}
+
+function showKey() {
+  $("key-kept").hidden = !api.currentKey();
+}
+
+function forget() {
+  api.useKey("");
+  showKey();
+  $("whose").open = false;
+  for (const id of ["list", "candidates", "packed"]) $(id).replaceChildren();
+  closeGate("");
+}
+
 // -- whose notes
 
 const scope = () => api.filled(Object.fromEntries(Object.entries(SCOPE).map(([name, id]) => [name, $(id).value.trim()])));
 
 function showScope() {
-  const named = Object.entries(scope())
-    .map(([name, value]) => (name === "user_id" ? value : `${name.slice(0, -3)} ${value}`));
-  say($("whose-now"), named.join(", ") || "all notes");
-  say($("add-whose"), named.join(", ") || "nobody in particular");
+  const named = Object.entries(scope()).map(([name, value]) => (name === "user_id" ? value : `${name.slice(0, -3)} ${value}`));
+  say($("whose-now"), named.join(", ") || "everybody");
+  say($("add-whose"), named.length ? `It will be ${named.join(", ")}’s.` : "It will belong to nobody in particular.");
 }
 
 function setScope(values) {
   for (const [name, id] of Object.entries(SCOPE)) $(id).value = values[name] ?? "";
-  rescoped();
+  showScope();
 }
 
 function rescoped() {
   showScope();
-  remember({ scope: scope() });
+  keep({ push: true });
   refresh();
 }
 
-// -- tabs
+// -- the address
 
-function openTab(name, { focus = false } = {}) {
-  for (const each of TABS) {
+const keep = (how) => address.write({ view, ...recall.asked(), ...scope() }, how);
+
+/** Show what the address says: at the start, and at every step back or forth. */
+function follow() {
+  const { view: wanted, query, budget, ...whose } = address.read();
+  setScope(whose);
+  recall.set({ query, budget });
+  show(wanted);
+}
+
+// -- views
+
+function show(name) {
+  if (view === "notes" && name !== "notes") notes.leave();
+  view = name;
+  for (const each of address.VIEWS) {
     const tab = $(`tab-${each}`);
     tab.setAttribute("aria-selected", String(each === name));
     tab.tabIndex = each === name ? 0 : -1;
     $(each).hidden = each !== name;
   }
-  if (focus) $(`tab-${name}`).focus();
-  if (location.hash.slice(1) !== name) history.replaceState(null, "", `#${name}`);
+  document.title = `retcon: ${name}`;
+  if (name === "recall") recall.shown();
   if (name === "notes") notes.load();
-  if (name === "report") showReports(recall.budget(), failed);
+  if (name === "report") showReports(recall.asked().budget, failed, worked);
+}
+
+function openTab(name, { focus = false } = {}) {
+  show(name);
+  if (focus) $(`tab-${name}`).focus();
+  keep({ push: true });
 }
 
 function tabKeys(event) {
-  const here = TABS.findIndex((name) => event.target.id === `tab-${name}`);
-  const to = { ArrowRight: here + 1, ArrowLeft: here - 1, Home: 0, End: TABS.length - 1 }[event.key];
+  const here = address.VIEWS.findIndex((name) => event.target.id === `tab-${name}`);
+  const last = address.VIEWS.length;
+  const to = { ArrowRight: here + 1, ArrowLeft: here - 1, Home: 0, End: last - 1 }[event.key];
   if (here < 0 || to === undefined) return;
   event.preventDefault();
-  openTab(TABS[(to + TABS.length) % TABS.length], { focus: true });
+  openTab(address.VIEWS[(to + last) % last], { focus: true });
+}
+
+function refresh() {
+  recall.again();
+  if (view !== "recall") show(view);
 }
 
 // -- light and dark
@@ -101,11 +162,11 @@ function toggleTheme() {
 
 async function idle() {
   const box = $("empty");
-  box.hidden = false;
   try {
-    const { results } = await api.list({ limit: 1, ...scope() });
-    if ($("result").hidden) box.replaceChildren(...(results.length ? invitation() : welcome()));
+    const { total, results } = await api.list({ limit: 1, ...scope() });
     worked();
+    box.replaceChildren(...((total ?? results.length) ? invitation() : welcome()));
+    box.hidden = !$("result").hidden;
   } catch (error) {
     box.replaceChildren();
     failed(error);
@@ -113,10 +174,10 @@ async function idle() {
 }
 
 function invitation() {
-  const told = el("p", {}, "Type a query, then drag the budget: the decision turns where raw notes stop fitting.");
-  if (!kept.questions || scope().user_id !== kept.sample) return [told];
-  const tries = kept.questions.map((question) => button(question, () => recall.ask(question), "quiet"));
-  return [told, el("p", { class: "try" }, ...tries)];
+  const told = "You get the text that an agent would be given: the best your notes have, never longer than the budget.";
+  const tries = sampleQuestions().map((question) => button(question, () => recall.ask(question), "quiet"));
+  const offered = tries.length ? [el("p", {}, "For example:"), el("p", { class: "try" }, ...tries)] : [];
+  return [el("h2", {}, "Ask a question"), el("p", {}, told), ...offered];
 }
 
 function welcome() {
@@ -124,15 +185,23 @@ function welcome() {
     openTab("notes");
     $("note-text").focus();
   };
-  const sample = "Add a note, or load the sample: two months of an invented person’s talks, which ";
+  const told = "Memory is made of notes: things said or learned, one at a time. Add one, or look around with the sample, two months of an invented person’s talks.";
   return [
-    el("h2", {}, Object.keys(scope()).length ? "No notes in this scope" : "No notes yet"),
-    el("p", {}, sample, el("code", {}, "retcon demo"), " plays on the command line."),
+    el("h2", {}, Object.keys(scope()).length ? "No notes here" : "No notes yet"),
+    el("p", {}, told),
     el("p", { class: "bar" }, button("Add a note", add, "main"), button("Load the sample", loadSample)),
   ];
 }
 
 const button = (text, onclick, look) => el("button", { type: "button", class: look, onclick }, text);
+
+// -- the sample conversation
+
+const kept = (() => {
+  try { return JSON.parse(sessionStorage.getItem("retcon-sample")) ?? {}; } catch { return {}; }
+})();
+
+const sampleQuestions = () => (kept.questions && (scope().user_id ?? null) === kept.user_id ? kept.questions : []);
 
 async function loadSample(event) {
   const pressed = event.target;
@@ -141,9 +210,11 @@ async function loadSample(event) {
   try {
     const { user_id, notes: rows, questions } = await api.sample();
     const whose = await storeSample(rows, { user_id, ...scope() }, user_id);
-    remember({ questions, sample: whose.user_id });
-    worked("The sample is loaded.");
+    Object.assign(kept, { questions, user_id: whose.user_id ?? null });
+    sessionStorage.setItem("retcon-sample", JSON.stringify(kept));
     setScope(whose);
+    rescoped();
+    toast(`The sample is loaded: ${rows.length} notes.`);
     $("query").focus();
   } catch (error) {
     pressed.disabled = false;
@@ -172,8 +243,9 @@ async function storeSample(rows, whose, first) {
 const world = {
   scope,
   failed,
-  remember,
   idle,
+  keep,
+  welcome,
   worked: (words) => {
     worked(words);
     $("empty").hidden = !$("result").hidden;
@@ -181,35 +253,31 @@ const world = {
   changed: () => recall.again(),
 };
 
-const recall = recallView(world, { query: kept.query ?? "", budget: kept.budget ?? 256 });
+const recall = recallView(world);
 const notes = notesView(world);
 
-function refresh() {
-  recall.again();
-  if (!$("notes").hidden) notes.load();
-}
-
-for (const name of TABS) $(`tab-${name}`).addEventListener("click", () => openTab(name));
+for (const name of address.VIEWS) $(`tab-${name}`).addEventListener("click", () => openTab(name));
 document.querySelector("[role=tablist]").addEventListener("keydown", tabKeys);
 $("theme").addEventListener("click", toggleTheme);
 system.addEventListener("change", showTheme);
-$("scope").addEventListener("submit", (event) => event.preventDefault());
-$("scope").addEventListener("change", (event) => {
-  if (event.target.id === "key") {
-    api.useKey(event.target.value);
-    refresh();
-  } else rescoped();
+$("gate-form").addEventListener("submit", openGate);
+$("key-show").addEventListener("click", () => {
+  const shown = $("key").type === "text";
+  $("key").type = shown ? "password" : "text";
+  $("key-show").setAttribute("aria-pressed", String(!shown));
 });
+$("forget").addEventListener("click", forget);
+$("scope").addEventListener("submit", (event) => event.preventDefault());
+$("scope").addEventListener("change", rescoped);
 $("whose").addEventListener("keydown", (event) => {
   if (event.key !== "Escape") return;
   $("whose").open = false;
   $("whose").querySelector("summary").focus();
 });
-window.addEventListener("hashchange", () => TABS.includes(location.hash.slice(1)) && openTab(location.hash.slice(1)));
-
-$("key").value = api.currentKey();
-for (const [name, id] of Object.entries(SCOPE)) $(id).value = kept.scope?.[name] ?? "";
-showScope();
+addEventListener("click", (event) => {
+  if (!event.target.closest("#whose")) $("whose").open = false;
+});
+addEventListener("popstate", follow);
+showKey();
 showTheme();
-openTab(TABS.includes(location.hash.slice(1)) ? location.hash.slice(1) : "recall");
-recall.again();
+follow();

@@ -4,15 +4,26 @@ import { $, el, keyed, number, say, signed } from "./dom.js";
 
 export const RETAIN = "retain";
 
+/** What each action gives, in words; the name of an action that somebody added stands for itself. */
+export const WAYS = {
+  retain: "whole notes",
+  extract: "sentences that matter",
+  merge: "merged by the model",
+  abstract: "summed up by the model",
+  rewrite: "rewritten by the model",
+  hybrid: "whole and summed up",
+};
+export const way = (name) => WAYS[name] ?? name;
+
 const FEATURES = {
   intercept: ["starting point", () => ""],
-  budget: ["budget ÷ 512", (v) => number(v, 3)],
-  notes: ["candidate notes", (v) => number(v, 0)],
-  pressure: ["cost of all ÷ budget", (v) => number(v, 2)],
+  budget: ["budget, as a share of 512", (v) => number(v, 3)],
+  notes: ["notes found", (v) => number(v, 0)],
+  pressure: ["tokens of all, in budgets", (v) => number(v, 2)],
   fit: ["share that fits whole", (v) => `${number(100 * v, 0)} %`],
   sessions: ["sessions", (v) => number(v, 0)],
   inconsistency: ["spread in meaning", (v) => number(v, 3)],
-  similarity: ["likeness of notes", (v) => number(v, 3)],
+  similarity: ["likeness in meaning", (v) => number(v, 3)],
   single_session: ["asks about one session", (v) => `${number(100 * v, 0)} %`],
   multi_session: ["asks across sessions", (v) => `${number(100 * v, 0)} %`],
   temporal: ["asks about time", (v) => `${number(100 * v, 0)} %`],
@@ -54,8 +65,7 @@ export function drawUtilities(decision) {
 
 const title = (name, chosen) => [
   chosen ? "▸ " : "",
-  name,
-  el("small", {}, name === RETAIN ? " raw notes" : ""),
+  way(name),
   chosen ? el("span", { class: "sr" }, " (chosen)") : "",
 ];
 
@@ -79,17 +89,17 @@ function told(decision, goal) {
   const { utilities, advantage, threshold } = decision;
   const best = challenger(utilities);
   if (best === null || !(RETAIN in utilities)) return "";
-  const lead = `Advantage of ${best} over raw notes: ${signed(advantage, 3)}. `;
-  if (byFit(decision)) return `${lead}What fits has the last word here, whatever is predicted.`;
-  if (threshold === null) return `${lead}At this budget no advantage is enough: notes are retained.`;
-  const margin = threshold === 0 ? "" : ` (retain ${signed(threshold, 3)})`;
-  return `${lead}The line at ${number(goal, 3)}${margin} is what it takes to replace them.`;
+  const lead = `Difference, ${way(best)} less whole notes: ${signed(advantage, 3)}. `;
+  if (byFit(decision)) return `${lead}What fits has the last word here, whatever is expected.`;
+  if (threshold === null) return `${lead}At this budget no difference is enough to give up whole notes.`;
+  const margin = threshold === 0 ? "" : `, which is whole notes and a threshold of ${number(threshold, 3)}`;
+  return `${lead}It takes ${number(goal, 3)}, the dashed line, to replace them${margin}.`;
 }
 
 function drawLadder({ order = [], action }) {
   $("ladder").hidden = order.length === 0;
   keyed($("ladder").querySelector("ol"), order, (name) => name, () => el("li"), (item, name) => {
-    say(item, name);
+    say(item, way(name));
     if (name === action) item.setAttribute("aria-current", "step");
     else item.removeAttribute("aria-current");
   });
@@ -101,12 +111,12 @@ const weighed = new Map(); // router -> features that it was seen to give weight
 export function drawContributions(decision, contributions) {
   const rival = decision.action === RETAIN ? challenger(decision.utilities) : decision.action;
   const ours = contributions?.[rival];
-  $("why").hidden = !ours;
+  $("moved").hidden = !ours;
   $("unweighed").hidden = !ours;
-  $("why-none").hidden = Boolean(ours);
+  $("moved-none").hidden = Boolean(ours);
   if (!ours) {
-    const unknown = `The router says nothing of ${rival}: it was not learned with it.`;
-    return say($("why-none"), rival ? unknown : "There is only one action to take.");
+    const unknown = `The router says nothing of ${way(rival)}: it was not learned with that.`;
+    return say($("moved-none"), rival ? unknown : "There is only one way to take.");
   }
   const base = contributions[RETAIN] ?? {};
   const moved = (name) => (ours[name] ?? 0) - (base[name] ?? 0);
@@ -115,14 +125,14 @@ export function drawContributions(decision, contributions) {
   const known = weighed.get(decision.router) ?? new Set(["intercept"]);
   for (const { name } of all) if (moved(name) !== 0) known.add(name);
   weighed.set(decision.router, known);
-  say($("why-head"), RETAIN in contributions ? `${RETAIN} ◂ ▸ ${rival}` : `for ${rival}`);
+  say($("moved-head"), RETAIN in contributions ? `${way(RETAIN)} ◂ ▸ ${way(rival)}` : `for ${way(rival)}`);
   drawWeighed(all.filter(({ name }) => known.has(name)));
   return drawUnweighed(all.filter(({ name }) => !known.has(name)));
 }
 
 function drawWeighed(rows) {
   const most = Math.max(1e-9, ...rows.map(({ moved }) => Math.abs(moved)));
-  keyed($("why").tBodies[0], rows, ({ name }) => name, whyRow, (row, { name, value, moved }) => {
+  keyed($("moved").tBodies[0], rows, ({ name }) => name, factRow, (row, { name, value, moved }) => {
     say(row.cells[1], shown(name, value));
     const bar = row.cells[2].firstChild;
     bar.style.left = moved < 0 ? `${50 + (50 * moved) / most}%` : "50%";
@@ -138,13 +148,13 @@ function drawUnweighed(rows) {
     const after = i < rows.length - 1 ? " ·" : "";
     return [" ", el("span", { title: name }, `${named(name)} ${shown(name, value)}${after}`)];
   });
-  $("unweighed").replaceChildren("Measured, but without weight in this router:", ...listed);
+  $("unweighed").replaceChildren("Measured, but this router gives it no weight:", ...listed);
 }
 
 const named = (name) => FEATURES[name]?.[0] ?? name;
 const shown = (name, value) => (value === undefined ? "" : (FEATURES[name]?.[1] ?? number)(value));
 
-const whyRow = ({ name }) =>
+const factRow = ({ name }) =>
   el(
     "tr",
     {},

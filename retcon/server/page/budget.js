@@ -16,7 +16,7 @@ function nearest(budget) {
   return far.indexOf(Math.min(...far));
 }
 
-/** Wire both inputs; `moved(budget, released)` is called while dragging and when let go. */
+/** Wire both inputs; `moved(budget, released)` is called while dragging and when let go. Returns what shows a budget. */
 export function budgetInputs(start, moved) {
   const [slider, box] = [$("slider"), $("budget")];
   slider.max = String(steps.length - 1);
@@ -47,4 +47,8 @@ export function budgetInputs(start, moved) {
   box.addEventListener("input", () => typed(false));
   box.addEventListener("change", () => typed(true));
   show(start);
+  return (budget) => {
+    start = budget;
+    show(budget);
+  };
 }

@@ -1,41 +1,29 @@
-// The Recall view: the decision follows the slider, the text follows the decision.
+// The Recall view: the text first, a sentence of why below it, and what led to it folded away.
 
 import * as api from "./api.js";
-import { drawContributions, drawUtilities, RETAIN } from "./bars.js";
+import { drawContributions, drawUtilities, RETAIN, way } from "./bars.js";
 import { budgetInputs } from "./budget.js";
+import { drawCandidates } from "./candidates.js";
 import { $, el, keyed, many, say } from "./dom.js";
 import { newest } from "./newest.js";
-import { passage, plain, runs, usedRuns } from "./text.js";
+import { drawPacked } from "./packed.js";
+import { toast } from "./toast.js";
 
 const NO_MODEL = new Set([RETAIN, "extract"]); // every other action is written by a model, and waits until asked
 const TYPING = 120; // ms without a key before a query is sent
-const WHOLE = 40_000; // characters of packed text that are shown at once: all that the slider can buy
-const NAMED = 8; // claims that a record left out and that are named
 const PATIENCE = 250; // ms that the text may lag behind a moving slider
-
-const STATUS = {
-  kept: ["■", "kept whole"],
-  cut: ["◧", "cut: the marked part"],
-  dropped: ["□", "dropped"],
-  source: ["▣", "read by the model"],
-};
-
-const COUNTED = { kept: "kept", cut: "cut", source: "read", dropped: "dropped" };
 
 const asked = { query: "", budget: 256, action: "", exclude: [] };
 const last = { actions: [], contributions: null, recall: null, drawn: 0 };
 
-/** Start the view. `world` has scope(), failed(error), worked() and remember(values). */
-export function recallView(world, start) {
-  Object.assign(asked, start);
-  $("query").value = asked.query;
+/** Start the view. `world` has scope(), failed(error), worked(), idle() and keep(how). */
+export function recallView(world) {
   const jobs = newest((job, signal, outdated) => work(job, signal, outdated, world), (error) => {
     $("result").setAttribute("aria-busy", "false");
     world.failed(error);
   });
 
   const go = ({ released = true, urgent = false } = {}) => {
-    world.remember({ query: asked.query, budget: asked.budget });
     if (!asked.query.trim()) {
       jobs.stop();
       $("result").hidden = true;
@@ -43,25 +31,50 @@ export function recallView(world, start) {
     }
     return jobs.push({ ...asked, scope: world.scope(), released }, { urgent });
   };
-  const fresh = (change, how) => {
+  const fresh = (change, how = {}) => {
     Object.assign(asked, { exclude: [] }, change);
+    world.keep({ push: how.step });
     go(how);
   };
 
-  budgetInputs(asked.budget, (budget, released) => fresh({ budget }, { released }));
+  let before = null; // the address before the slider or the keys moved: one step back leads there
+  const moved = (change, { released, urgent = false }) => {
+    before ??= { query: asked.query, budget: asked.budget };
+    if (!released) return fresh(change, { released, urgent });
+    const now = { query: asked.query, budget: asked.budget, ...change };
+    if (before.query !== now.query || before.budget !== now.budget) {
+      Object.assign(asked, before);
+      world.keep();
+    }
+    before = null;
+    return fresh(now, { released, urgent, step: true });
+  };
+
+  const grow = () => { // a long question wraps
+    $("query").style.height = "auto";
+    if ($("query").scrollHeight) $("query").style.height = `${$("query").scrollHeight + 2}px`;
+  };
+  const showBudget = budgetInputs(asked.budget, (budget, released) => moved({ budget }, { released }));
   let timer = 0;
   $("query").addEventListener("input", (event) => {
+    grow();
     clearTimeout(timer);
-    timer = setTimeout(() => fresh({ query: event.target.value }, { released: false, urgent: true }), TYPING);
+    timer = setTimeout(() => moved({ query: event.target.value }, { released: false, urgent: true }), TYPING);
   });
   const submit = () => {
     clearTimeout(timer);
-    fresh({ query: $("query").value }, { urgent: true });
+    moved({ query: $("query").value }, { released: true, urgent: true });
   };
   $("ask").addEventListener("submit", (event) => {
     event.preventDefault();
     submit();
   });
+  $("query").addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    $("ask").requestSubmit();
+  });
+  addEventListener("resize", grow);
   $("query").addEventListener("change", () => $("query").value !== asked.query && submit());
   $("force").addEventListener("change", (event) => fresh({ action: event.target.value }, { urgent: true }));
   $("escalate").addEventListener("click", () => {
@@ -71,14 +84,38 @@ export function recallView(world, start) {
     asked.exclude = last.recall.tried;
     go({ urgent: true });
   });
+  $("copy").hidden = !navigator.clipboard;
+  $("copy").addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(last.recall.text);
+      toast("Copied.");
+    } catch {
+      toast("The browser does not allow it. Select the text and copy it by hand.");
+    }
+  });
+  const set = ({ query, budget }) => {
+    clearTimeout(timer);
+    before = null;
+    $("query").value = query;
+    grow();
+    showBudget(budget);
+    Object.assign(asked, { query, budget, exclude: [] });
+    go({ urgent: true });
+  };
   return {
-    again: () => fresh({}, { urgent: true }),
+    set,
+    again: () => {
+      asked.exclude = [];
+      go({ urgent: true });
+    },
     ask: (query) => {
       $("query").value = query;
-      fresh({ query }, { urgent: true });
+      grow();
+      submit();
       $("query").focus();
     },
-    budget: () => asked.budget,
+    shown: grow,
+    asked: () => ({ query: asked.query, budget: asked.budget }),
   };
 }
 
@@ -99,7 +136,7 @@ async function work(job, signal, outdated, world) {
   if (outdated() && performance.now() - last.drawn < PATIENCE) return undefined;
   const extra = api.filled({ action: job.action });
   if (job.exclude.length) extra.exclude = job.exclude;
-  if (action && !NO_MODEL.has(action)) say($("of"), `of ${job.budget}: ${action} is being written …`);
+  if (action && !NO_MODEL.has(action)) say($("of"), "The model is writing …");
   const recall = await api.recall({ ...body, ...extra }, signal);
   last.drawn = performance.now();
   last.recall = recall;
@@ -113,33 +150,33 @@ async function work(job, signal, outdated, world) {
 function waits(action) {
   $("result").setAttribute("aria-busy", "false");
   $("packed").classList.add("stale");
-  say($("of"), `${action} needs the model: let go of the slider, or press Enter, to have it written`);
+  say($("of"), `Let go of the slider, or press Enter, and the model writes it: ${way(action)}`);
 }
 
 let announced = 0;
 function announce(recall) {
   clearTimeout(announced);
-  const words = `${recall.action}, ${recall.tokens} of ${recall.budget} tokens. ${recall.decision.reason}`;
+  const words = `${recall.why} ${recall.tokens} of ${recall.budget} tokens.`;
   announced = setTimeout(() => say($("said"), words), 600);
 }
 
 function drawDecision(decision) {
   $("result").hidden = false;
   $("result").dataset.budget = String(decision.budget);
-  say($("action"), decision.action);
-  say($("reason"), sentence(decision.reason.replace(`${decision.action}: `, ""))); // the heading says the action
+  $("result").dataset.action = decision.action;
+  say($("decided"), `${way(decision.action)} (${decision.action})`);
+  say($("reason"), `${decision.reason.charAt(0).toUpperCase()}${decision.reason.slice(1)}.`);
   const flags = [
     decision.forced && "asked for",
     decision.certified && "certified",
     decision.extrapolated && "beyond learned budgets",
+    `router ${decision.router}`,
   ].filter(Boolean);
-  keyed($("flags"), [...flags, decision.router], (flag) => flag, (flag) => el("span", {}, flag), () => {});
+  keyed($("flags"), flags, (flag) => flag, (flag) => el("span", {}, flag), () => {});
   drawUtilities(decision);
   drawContributions(decision, last.contributions);
   drawWarnings(decision.warnings ?? []);
 }
-
-const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 
 function drawWarnings(warnings) {
   $("warnings").hidden = warnings.length === 0;
@@ -147,11 +184,12 @@ function drawWarnings(warnings) {
 }
 
 function drawRecall(recall) {
-  say($("action"), recall.action);
+  $("result").dataset.action = recall.action;
+  say($("why"), recall.why ?? "");
   drawWarnings(recall.warnings ?? []);
   drawMeter(recall);
   drawActions(recall);
-  drawText(recall);
+  drawPacked(recall);
   drawCandidates(recall);
 }
 
@@ -169,82 +207,13 @@ function drawMeter({ tokens, budget, usage }) {
 function drawActions(recall) {
   const names = last.actions.length ? last.actions : Object.keys(recall.decision.utilities);
   const select = $("force");
-  const option = (name) => el("option", { value: name }, name || "router’s choice");
+  const option = (name) => el("option", { value: name }, name ? way(name) : "whatever the router chooses");
   keyed(select, ["", ...names], (name) => name, option, () => {});
   select.value = asked.action;
   const left = names.filter((name) => !recall.tried.includes(name));
   $("escalate").disabled = left.length === 0 || !recall.text;
-  $("escalate").title = left.length ? "No answer in it? Take the next best action" : "Every action was tried";
-  $("tried").hidden = recall.tried.length < 2;
-  say($("tried"), `Tried: ${recall.tried.join(" → ")}${left.length ? "" : ". That was every action."}`);
+  $("copy").disabled = !recall.text;
+  const tried = `Tried: ${recall.tried.map(way).join(", then ")}.`;
+  const hint = "No answer in it? There is another way to make the text.";
+  say($("tried"), recall.tried.length < 2 ? (left.length ? hint : "") : `${tried}${left.length ? "" : " That was every way."}`);
 }
-
-function drawText(recall) {
-  const box = $("packed");
-  box.classList.remove("stale");
-  if (!recall.text) {
-    const why = recall.budget ? "Nothing fits, or nothing was found." : "A budget of 0 buys no text.";
-    box.replaceChildren(el("p", { class: "hint" }, why));
-  } else {
-    box.replaceChildren(passage(runs(recall.text, doubts(recall.fidelity)), doubtful, WHOLE));
-  }
-  drawFidelity(recall.fidelity);
-}
-
-/** The claims of generated text that its sources do not bear out, as marks. */
-function doubts(fidelity) {
-  if (!fidelity) return [];
-  const mark = ({ start, end }, kind, label) => ({ start, end, kind, label });
-  return [
-    ...fidelity.mutated.map(({ record, source }) => mark(record, "mutated", `source: ${source.text}`)),
-    ...fidelity.unsupported.map((claim) => mark(claim, "unsupported", `no source for this ${claim.kind}`)),
-  ];
-}
-
-const doubtful = ({ text, mark }) => el("mark", { class: mark.kind }, text, el("small", {}, mark.label));
-
-function drawFidelity(fidelity) {
-  const box = $("fidelity");
-  box.hidden = !fidelity;
-  if (!fidelity) return box.replaceChildren();
-  const wrong = fidelity.unsupported.length + fidelity.mutated.length;
-  const checked = el("p", {}, `${many(fidelity.supported, "claim")} borne out by the notes, ${wrong} not.`);
-  const left = fidelity.missing.slice(0, NAMED).map((claim) => claim.text).join(", ");
-  const more = fidelity.missing.length > NAMED ? ` and ${fidelity.missing.length - NAMED} more` : "";
-  const missing = left && el("p", { class: "hint" }, `Left out: ${left}${more}`);
-  return box.replaceChildren(...[checked, missing].filter(Boolean));
-}
-
-function drawCandidates(recall) {
-  const wholly = (note) => recall.record && note.status === "cut" && note.used === note.memory;
-  const notes = (recall.candidates ?? []).map((note) => (wholly(note) ? { ...note, status: "source" } : note));
-  const same = ({ id, status, used, reason }) => [id, status, used, reason].join("\n"); // such a row is left as it is
-  keyed($("candidates"), notes, same, candidateRow, () => {});
-  const count = (status) => notes.filter((note) => note.status === status).length;
-  const counts = Object.keys(COUNTED).filter(count).map((status) => `${count(status)} ${COUNTED[status]}`);
-  say($("counts"), counts.join(", ") || "no note was found");
-}
-
-function candidateRow(note) {
-  const [glyph, word] = STATUS[note.status] ?? ["?", note.status];
-  const marked = ({ text }) => el("mark", { class: "used" }, text);
-  return el(
-    "li",
-    { class: `note ${note.status}`, "data-id": note.id },
-    el(
-      "p",
-      { class: "meta" },
-      el("b", { class: "status" }, el("span", { "aria-hidden": "true" }, `${glyph} `), word),
-      note.reason && el("span", {}, note.reason),
-      el("span", { class: "about" }, about(note)),
-    ),
-    note.status === "cut" && note.used ? passage(usedRuns(note.memory, note.used), marked) : plain(note.memory),
-  );
-}
-
-/** Who said it, when and where, in one line. */
-export function about({ speaker, timestamp, session, score }) {
-  const when = timestamp ? timestamp.replace("T", " ").replace(/:00(?:\.0+)?(?=$|[+Z-])/, "") : null;
-  return [speaker, when, session, Number.isFinite(score) ? `score ${score.toFixed(2)}` : null].filter(Boolean).join(" · ");
-}
-

@@ -1,17 +1,19 @@
-// The Report view: what `retcon report` wrote, in a frame of its own, and the crossovers it found as a chart.
+// The Report view: what `retcon report` found in short, the crossovers as a chart, and the way to the whole report.
 
 import * as api from "./api.js";
-import { $, el } from "./dom.js";
+import { $, el, say } from "./dom.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const ROW = 26;
+const WIDE = 480; // px from which labels stand beside their lines and not above
 
-export async function showReports(budget, failed) {
+export async function showReports(budget, failed, worked) {
   let found;
   try {
     found = (await api.reports()).reports;
+    worked();
   } catch (error) {
-    return failed(error);
+    if (error.status !== 403) return failed(error);
+    return failed(new Error("Reports are for whoever runs this server: they need an admin key."));
   }
   $("report-none").hidden = found.length > 0;
   $("report-some").hidden = found.length === 0;
@@ -26,13 +28,17 @@ export async function showReports(budget, failed) {
   return show();
 }
 
-function open({ url, name, crossovers }, budget) {
-  const address = new URL(url, document.baseURI).href;
-  if ($("report-frame").src !== address) $("report-frame").src = address;
-  $("report-frame").title = `Report ${name}`;
-  $("report-open").href = address;
+function open({ url, name, title, findings = [], crossovers }, budget) {
+  $("report-open").href = new URL(url, document.baseURI).href;
+  say($("report-title"), title || name);
+  $("report-findings").replaceChildren(...findings.map(finding));
   $("crossover").hidden = crossovers.length === 0;
   $("crossover-chart").replaceChildren(...groups(crossovers).map(([group, rows]) => chart(group, rows, budget)));
+}
+
+function finding({ question, answers }) {
+  const told = answers.flatMap(({ study, verdict }) => [el("dt", {}, study), el("dd", {}, verdict)]);
+  return el("section", {}, el("h3", {}, question), el("dl", {}, ...told));
 }
 
 function groups(rows) {
@@ -51,24 +57,25 @@ function ends({ text, mean, low, high }) {
 }
 
 function chart(group, rows, budget) {
-  const width = Math.max(320, Math.min(560, $("report").clientWidth)); // at its real size on a phone
-  const [left, right] = [140, 20];
-  const height = ROW * rows.length + 28;
+  const width = Math.max(280, Math.min(640, $("report").clientWidth)); // drawn at its real size: labels are body text
+  const beside = width >= WIDE;
+  const [left, right, row_height] = beside ? [180, 24, 32] : [16, 24, 54];
+  const height = row_height * rows.length + 30;
   const seen = rows.flatMap(ends).filter((value) => value > 0 && Number.isFinite(value));
   const low = 2 ** Math.floor(Math.log2(Math.min(...seen, 32)) - 0.01);
   const high = 2 ** Math.ceil(Math.log2(Math.max(...seen, 256)) + 0.01);
   const share = (value) => Math.log2(Math.min(Math.max(value, low), high) / low) / Math.log2(high / low);
   const x = (value) => left + (width - left - right) * share(value);
-  const upright = (value, look) => node("line", { x1: x(value), x2: x(value), y1: 0, y2: height - 22, class: look });
-  const svg = node("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Crossovers, ${group}` });
+  const upright = (value, look) => node("line", { x1: x(value), x2: x(value), y1: 0, y2: height - 24, class: look });
+  const svg = node("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `Crossovers, ${group}` });
   for (let tick = low; tick <= high; tick *= 2) {
     svg.append(upright(tick, "grid"), label(x(tick), height - 6, String(tick), "middle"));
   }
   if (budget >= low && budget <= high) svg.append(upright(budget, "now"));
   rows.forEach((row, i) => {
-    const y = ROW * i + ROW / 2;
+    const y = row_height * (i + 1) - 16;
     const [mean, from, to] = ends(row);
-    svg.append(label(left - 10, y + 4, row.action, "end"));
+    svg.append(beside ? label(left - 12, y + 5, row.action, "end") : label(0, y - 14, row.action, "start"));
     if (from !== null && to !== null) {
       svg.append(node("line", { x1: x(from), x2: x(to), y1: y, y2: y, class: "interval" }));
     }
@@ -78,7 +85,7 @@ function chart(group, rows, budget) {
   });
   const lines = rows.map(({ action, text }) => el("li", {}, `${action}: ${text}`));
   const told = el("details", {}, el("summary", {}, "As text"), el("ul", {}, ...lines));
-  return el("div", { class: "chart" }, el("h3", {}, group), svg, told);
+  return el("div", { class: "chart" }, el("h4", {}, group), svg, told);
 }
 
 function node(tag, attributes) {

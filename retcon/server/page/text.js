@@ -98,3 +98,19 @@ function cut(text, start, end) {
 
 /** A text without marks. */
 export const plain = (text) => passage([{ text, mark: null }]);
+
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/** "2026-05-09T10:00:00" as "9 May 2026, 10:00"; what is no such time as it is. */
+export function moment(iso) {
+  const found = /^(\d{4})-(\d\d)-(\d\d)(?:T(\d\d:\d\d))?/.exec(iso ?? "");
+  if (!found || !MONTHS[found[2] - 1]) return iso ?? "";
+  const [, year, month, day, time] = found;
+  return `${Number(day)} ${MONTHS[month - 1]} ${year}${time && time !== "00:00" ? `, ${time}` : ""}`;
+}
+
+/** Who said it, when and in which session, in one line; where no time was given, the day it was added. */
+export function about({ speaker, timestamp, session, created_at }) {
+  const when = timestamp ? moment(timestamp) : created_at ? `added ${moment(created_at.slice(0, 10))}` : null;
+  return [speaker, when, session && `session ${session}`].filter(Boolean).join(" · ");
+}

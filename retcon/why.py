@@ -1,0 +1,102 @@
+"""A recall -> one plain sentence, without numbers, that says why its text is what it is. For people.
+
+`decision.reason` has the numbers. The sentence is about the text that came back: where another action took the place of
+the decided one, it says so, and where the text is whole notes after all, it does not call it shortened.
+"""
+
+from __future__ import annotations
+
+from retcon.note import ABSTRACT, EXTRACT, HYBRID, MERGE, RETAIN, REWRITE, Decision, Recall
+
+NOTHING_FOUND = "Nothing in memory is about this"
+WHAT = {  # what the text of an action is
+    RETAIN: "whole notes",
+    EXTRACT: "the sentences that matter",
+    MERGE: "one text merged from the notes",
+    ABSTRACT: "a summary of the notes",
+    REWRITE: "each note in fewer words",
+    HYBRID: "the best notes whole, and a summary of the rest",
+}
+WRITTEN = (MERGE, ABSTRACT, REWRITE, HYBRID)  # by a model
+BETTER = "this should answer better than whole notes"
+
+
+def explain(recall: Recall) -> str:
+    """The sentence for a recall."""
+    if not recall.budget:
+        return "No text: the budget is zero."
+    if not recall.cluster.hits:
+        return "No text: there are no notes here to recall."
+    if not getattr(recall, "found", True):
+        return f"{NOTHING_FOUND}{': this is only the nearest there is' if recall.text else ''}."
+    if not recall.text:
+        return "No text: nothing that was found fits the budget."
+    return f"{_capital(_explain_text(recall))}."
+
+
+def _explain_text(recall: Recall) -> str:
+    what, decided = _what(recall.action), recall.decision.action
+    if recall.action != decided:
+        return f"{_failure(decided)}, so this is {what}"
+    if recall.decision.forced:
+        return f"{what}, as asked for"
+    if _is_next_look(recall):
+        return f"{what}: the next way to look, after {_list(recall.tried, decided)}"
+    if _fits_whole(recall):
+        return f"{WHAT[RETAIN]}: everything that was found fits"
+    return f"{what}: {_reason(recall)}"
+
+
+def _reason(recall: Recall) -> str:
+    weighed, fit = recall.decision.utilities, recall.decision.features.get("fit", 1.0)
+    if len(weighed) == 1:
+        return "there is no other way to choose"
+    if RETAIN in weighed and not _is_predicted(recall.decision):
+        return "the first of several ways to look" if recall.decision.order else "the usual choice at this budget"
+    if recall.action == RETAIN:
+        rivals = "shortening or rewriting" if set(weighed).intersection(WRITTEN) else "shortening"
+        return f"{rivals} would not clearly help here"
+    if RETAIN not in weighed:
+        return "this should answer best of what is left"
+    if fit <= 0:
+        return "no note fits whole"
+    return f"not all notes fit, and {BETTER}" if fit < 1 else BETTER
+
+
+def _is_predicted(decision: Decision) -> bool:
+    """Whether the scores, or that no note fits, led to the action: a ladder's first look may have other reasons."""
+    replaces = decision.advantage > 0 and decision.advantage >= decision.threshold
+    if decision.action == RETAIN:
+        return not replaces
+    best = max(score for action, score in decision.utilities.items() if action != RETAIN)
+    return decision.features.get("fit", 1.0) <= 0 or (replaces and decision.utilities.get(decision.action) == best)
+
+
+def _failure(action: str) -> str:
+    """What became of the action that was decided on and gave no text to show."""
+    if action in WRITTEN:
+        return "what the model wrote could not be used"
+    return "shortening left nothing to show" if action == EXTRACT else f"{action} gave nothing to show"
+
+
+def _is_next_look(recall: Recall) -> bool:
+    return any(action != recall.action for action in recall.tried)
+
+
+def _fits_whole(recall: Recall) -> bool:
+    """Whether the text is every note that was found, whole; repeats may be left out."""
+    whole = all(source.whole for source in recall.sources)
+    return recall.record is None and whole and all(drop.code == "duplicate" for drop in recall.dropped)
+
+
+def _what(action: str) -> str:
+    return WHAT.get(action, f"the text of {action}")
+
+
+def _list(tried: tuple[str, ...], now: str) -> str:
+    *first, last = [_what(action) for action in tried if action != now]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
