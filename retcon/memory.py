@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from retcon import answer, jsonl, pack, retrieve, validate
 from retcon.errors import InputError, StoreError, quote
+from retcon.evidence import weigh
 from retcon.features import features, query_type
 from retcon.ladder import Answer, Look, climb, first_look, replace_action
 from retcon.model import Chat, Embed, chat, embedder
@@ -248,7 +249,7 @@ class Memory:
         """The best notes for the query, each with its score."""
         where = resolve(where, words)
         top_k = self.top_k if top_k is None else validate.whole("top_k", top_k)
-        return list(self._search(validate.query(query), where, top_k, fill=False))
+        return list(self._search(validate.query(query), where, top_k, fill=False).hits)
 
     # -- the decision and the text -------------------------------------------------------------------------------------
 
@@ -259,11 +260,12 @@ class Memory:
         *,
         where: Where | None = None,
         exclude: Collection[str] = (),
+        fill: bool = True,
         **words: Unpack[WhereWords],
     ) -> Decision:
         """The decision alone: which action, by what numbers. Writes no text."""
         where = resolve(where, words)
-        cluster = self._cluster(validate.query(query), where)
+        cluster = self._cluster(validate.query(query), where, fill=fill)
         return self._decide(cluster, check_budget(budget), None, check_actions(exclude))
 
     def recall(
@@ -274,30 +276,36 @@ class Memory:
         where: Where | None = None,
         action: str | None = None,
         exclude: Collection[str] = (),
+        fill: bool = True,
         **words: Unpack[WhereWords],
     ) -> Recall:
         """The best text within the budget that memory has for the query, and why it is that text.
 
         `action` forces one. `exclude` leaves some out, so that a caller who found no answer can ask for the next best;
         `Recall.escalate()` does the same.
+
+        `Recall.found` is False where nothing in memory is about the query. Then, and where too few notes share a word
+        with it, the newest notes fill up; with `fill=False` they do not, and no text means that nothing was found.
         """
         started = time.perf_counter()
         budget, exclude = check_budget(budget), check_actions(exclude)
         where = resolve(where, words)
-        cluster = self._cluster(validate.query(query), where)
+        cluster = self._cluster(validate.query(query), where, fill=fill)
         decision = self._decide(cluster, budget, action, exclude)
         return self._recall(cluster, decision, exclude, started)
 
-    def _cluster(self, query: str, where: Where) -> Cluster:
-        hits = self._search(query, where, self.top_k, fill=True)
+    def _cluster(self, query: str, where: Where, *, fill: bool) -> Cluster:
+        found = self._search(query, where, self.top_k, fill=True)
+        evidence = weigh(found.match)
+        hits = found.hits if fill else retrieve.drop_filler(found.hits, evidence)
         costs = pack.costs(hits, count=self.count)
-        return retrieve.cluster(query, hits, costs, cap=self.cap)
+        return retrieve.cluster(query, hits, costs, cap=self.cap, evidence=evidence)
 
-    def _search(self, query: str, where: Where, top_k: int, *, fill: bool) -> tuple[Hit, ...]:
+    def _search(self, query: str, where: Where, top_k: int, *, fill: bool) -> retrieve.Search:
         with span("retcon.retrieve", top_k=top_k):
             if self.retriever in retrieve.NEEDS_VECTORS:
                 retrieve.embed_missing(self.store, where.scope, self.embed)
-            return retrieve.search(
+            return retrieve.find(
                 self.store, query, where, top_k=top_k, retriever=self.retriever, embed=self.embed, fill=fill
             )
 
@@ -367,6 +375,7 @@ class Memory:
         max_looks: int = 4,
         max_tokens: int | None = None,
         safe: bool = False,
+        fill: bool = True,
         seen: Callable[[Look], None] | None = None,
         **words: Unpack[WhereWords],
     ) -> Answer:
@@ -379,6 +388,8 @@ class Memory:
 
         With `safe` no right answer that whole notes give is lost: a look at them comes before the others, which are
         what `max_looks` then bounds. Where the reader fails at that look, its error is raised.
+
+        With `fill=False` a question that nothing in memory is about costs no call.
         """
         if self.chat is None:
             raise InputError("ask needs a reader: Memory(model=...), or call recall and read the text yourself")
@@ -386,7 +397,7 @@ class Memory:
         budget, max_looks = check_budget(budget), validate.whole("max_looks", max_looks, most=100)
         most = math.inf if max_tokens is None else validate.whole("max_tokens", max_tokens, most=10**12)
         where = resolve(where, words)
-        cluster = self._cluster(validate.query(question), where)
+        cluster = self._cluster(validate.query(question), where, fill=fill)
         decision = first_look(self._decide(cluster, budget, None, ()), whole=safe)
         decision = self._reader_mismatch.mark(decision)
         order = decision.order  # empty where the router has no ladder: then every action may have its turn

@@ -98,6 +98,23 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """Whether something in memory is about a query, and what that was read from."""
+
+    found: bool
+    words: int  # of the query that may say what it is about; with none it asks for memory as a whole
+    covered: float  # share of its words that the notes found hold; everyday words count less
+    together: float  # as many of them are in one note
+    score: float  # the retriever's, of the best note
+    named: bool = False  # it names the speaker of a note found
+    missing: tuple[str, ...] = ()  # words of it that none of these notes holds
+
+    def to_dict(self) -> dict[str, Any]:
+        """The evidence as plain JSON values."""
+        return asdict(self) | {"missing": list(self.missing)}
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """The candidate notes that one query works on, best first, and what the candidate cap left out."""
 
@@ -106,6 +123,7 @@ class Cluster:
     dropped: tuple[Dropped, ...] = ()
     costs: tuple[int, ...] = ()  # tokens of each hit as rendered, where they were counted
     over_cap: tuple[Hit, ...] = ()  # retrieved, and left out by the candidate cap
+    evidence: Evidence | None = None  # that something in memory is about the query, where it was weighed
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -261,6 +279,16 @@ class Recall:
     fidelity: Fidelity | None = None  # of generated text, against its sources
     again: Callable[[tuple[str, ...]], Recall | None] | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def evidence(self) -> Evidence | None:
+        """What `found` stands on; None where the candidates came without it."""
+        return self.cluster.evidence
+
+    @property
+    def found(self) -> bool:
+        """Whether anything in memory is about the query; the text is filler where not, or empty with `fill=False`."""
+        return self.evidence is None or self.evidence.found
+
     def escalate(self) -> Recall | None:
         """The next best recall, by an action not tried yet; None when every action has been."""
         return self.again(self.tried) if self.again is not None else None
@@ -272,4 +300,5 @@ class Recall:
         plain |= {"record": asdict(self.record) if self.record else None}
         plain |= {"fidelity": self.fidelity.to_dict() if self.fidelity else None}
         plain |= {name: [asdict(item) for item in getattr(self, name)] for name in ("sources", "dropped")}
+        plain |= {"found": self.found, "evidence": self.evidence.to_dict() if self.evidence else None}
         return plain | {"warnings": list(self.warnings), "tried": list(self.tried)}

@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 
 from retcon import deadline
 from retcon.errors import InputError, quote
+from retcon.evidence import Match, names_speaker, query_words
 from retcon.model import Embed
-from retcon.note import Cluster, Dropped, Filter, Hit, Scope
+from retcon.note import Cluster, Dropped, Evidence, Filter, Hit, Scope
 from retcon.store import Postings, Snapshot, Store, TermStats
 from retcon.where import Where
 from retcon.words import COMMON_STEMS, query_terms, stem_words, stems, term_key
@@ -53,6 +54,14 @@ class Ranked:
     scores: list[float]
 
 
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a search found: notes, best first, and how the query's words match them."""
+
+    hits: tuple[Hit, ...]
+    match: Match
+
+
 def search(
     store: Store,
     query: str,
@@ -67,18 +76,44 @@ def search(
 
     `fill` tops up with the newest notes, at score 0, where fewer than `top_k` share a word with the query.
     """
+    return find(store, query, where, top_k=top_k, retriever=retriever, embed=embed, fill=fill).hits
+
+
+def find(
+    store: Store, query: str, where: Where, *, top_k: int, retriever: str, embed: Embed | None, fill: bool
+) -> Search:
+    """What `search` gives, with how the query's words match it."""
     if embed is not None and retriever in NEEDS_VECTORS:
         embed = _QueryVector(embed.name, embed.dim, embed([query]))  # a failing embedder is not a failing store
     with store.snapshot(where.scope) as snapshot:
         ranked = RETRIEVERS[check_retriever(retriever)](snapshot, query, top_k, where.only, embed)
+        match = _match(snapshot, query, ranked)
         if fill and len(ranked.slots) < top_k:
             ranked = _fill_up(ranked, snapshot.recent(top_k + len(ranked.slots), where.only), top_k)
         notes = snapshot.fetch(ranked.slots)
     hits = (Hit(note, score, rank) for rank, (note, score) in enumerate(zip(notes, ranked.scores, strict=True), 1))
-    return mark_duplicates(tuple(hits))
+    named = names_speaker(match.words, [note.speaker for note in notes[: len(match.held)]])
+    return Search(mark_duplicates(tuple(hits)), replace(match, named=named, notes=match.notes if notes else 0))
 
 
-def cluster(query: str, hits: Sequence[Hit], costs: Sequence[int], *, cap: int = 2048) -> Cluster:
+def _match(snapshot: Snapshot, query: str, ranked: Ranked) -> Match:
+    """Which words of the query each of the ranked notes holds, by the index: its own, its date, the turn before it."""
+    asked = query_words(query)
+    keys = [term_key(word.term) for word in asked]
+    held = snapshot.forward(np.asarray(ranked.slots, np.int64), keys).counts > 0
+    return Match(asked, held, snapshot.notes, max(ranked.scores, default=0.0))
+
+
+def drop_filler(hits: Sequence[Hit], evidence: Evidence) -> tuple[Hit, ...]:
+    """The hits that are about the query: none where nothing is, all where it asks for memory as a whole."""
+    if not evidence.found:
+        return ()
+    return tuple(hit for hit in hits if hit.score > 0 or not evidence.words)
+
+
+def cluster(
+    query: str, hits: Sequence[Hit], costs: Sequence[int], *, cap: int = 2048, evidence: Evidence | None = None
+) -> Cluster:
     """The hits that fit under the candidate cap, taken greedily in rank order.
 
     A best hit that is larger than the whole cap stays, and leaves half of the cap to the others: Extract can use a part
@@ -103,6 +138,7 @@ def cluster(query: str, hits: Sequence[Hit], costs: Sequence[int], *, cap: int =
         dropped=tuple(drop for _, drop in over),
         costs=tuple(cost for _, cost in kept),
         over_cap=tuple(hit for hit, _ in over),
+        evidence=evidence,
     )
 
 

@@ -1,0 +1,145 @@
+"""Query, the notes found for it -> Evidence: whether anything in memory is about the query.
+
+"About" is not "answerable": a question about the cat is about a memory that speaks of the cat, also where the answer
+is not there. Three numbers say it, none of which depends on the retriever's scale of scores:
+
+    covered     share of the query's words that the notes found hold, taken together
+    together    words of the query that one of these notes holds, the best one, at most `MOST`
+    notes       how many notes were searched, as a logarithm: a large memory holds any word somewhere
+
+Function words do not count; everyday words, which nearly any question may hold, count for a part. A query that names
+the speaker of a note found is about memory; one of everyday words alone ("What did we talk about last time?") asks for
+memory itself. Weights are learned on English questions (`bench/found.py` writes `found.json`): a query in which other
+letters prevail is about memory as soon as one of its words is there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retcon.note import Evidence
+from retcon.words import COMMON_STEMS, stem_words, words
+
+NOTHING = "nothing in memory is about this"
+MOST = 4.0  # words in one note that count
+NUMBERS = ("covered", "together", "notes")
+
+EVERYDAY = frozenset(
+    stem_words(
+        """
+        know knew known remember recall remind forget forgot tell told talk talked speak spoke spoken say said saying
+        mention mentioned discuss discussed chat chatted conversation memory memories note notes message user assistant
+        system anything everything something nothing someone anyone everyone somebody anybody everybody thing things
+        person people whether last first recent recently lately before ago earlier previous previously today yesterday
+        tomorrow now currently day week month year time date moment please give gave given get got make made go went
+        gone going come came take took taken use used using want need like many much more most kind type sort name
+        named call called one two three new old good best long often ever ask asked think thought show find found list
+        happen happened up out while during after since until between over through both other another same help place
+        specific mean different
+        """.split()
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryWord:
+    """A word of a query that may say what it is about: as written, less its case, and as the index has it."""
+
+    text: str
+    term: str
+
+    @property
+    def everyday(self) -> bool:
+        return self.term in EVERYDAY
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What a search saw of the query."""
+
+    words: tuple[QueryWord, ...]
+    held: NDArray[np.bool_]  # [note found, word of the query]
+    notes: int  # searched
+    score: float = 0.0  # of the best note
+    named: bool = False  # the query names the speaker of a note found
+
+
+def query_words(query: str) -> tuple[QueryWord, ...]:
+    """The distinct words of the query, function words left out."""
+    found = words(query)
+    known = dict.fromkeys(zip(found, stem_words(found), strict=True))
+    first = {term: text for text, term in reversed(known)}
+    distinct = dict.fromkeys(term for _, term in known)
+    return tuple(QueryWord(first[term], term) for term in distinct if term not in COMMON_STEMS)
+
+
+def names_speaker(query: Sequence[QueryWord], speakers: Sequence[str | None]) -> bool:
+    """Whether a word of the query, other than an everyday one, is a word of a speaker's name."""
+    names = {term for speaker in speakers if speaker for term in stem_words(words(speaker))}
+    return any(word.term in names and not word.everyday for word in query)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A line through the three numbers: about memory are those on its upper side."""
+
+    everyday: float  # what an everyday word counts, where another counts 1
+    weights: tuple[float, float, float]  # of `NUMBERS`
+    intercept: float
+
+    def measure(self, match: Match) -> tuple[float, float, float]:
+        """The three numbers."""
+        counts = np.array([self.everyday if word.everyday else 1.0 for word in match.words])
+        covered = float((match.held.any(axis=0) * counts).sum()) / (float(counts.sum()) or 1.0)
+        together = float((match.held @ counts).max()) if len(match.held) else 0.0
+        return covered, min(together, MOST), math.log(max(match.notes, 1))
+
+    def odds(self, numbers: Sequence[float]) -> float:
+        """Above 0 where the query is taken to be about memory."""
+        return self.intercept + math.fsum(weight * x for weight, x in zip(self.weights, numbers, strict=True))
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Rule:
+        """The rule that these plain JSON values describe."""
+        covered, together, notes = (float(plain["weights"][name]) for name in NUMBERS)
+        return cls(float(plain["everyday"]), (covered, together, notes), float(plain["intercept"]))
+
+
+def weigh(match: Match, rule: Rule | None = None) -> Evidence:
+    """The evidence that something in memory is about the query; by the rule that ships unless one is given."""
+    rule = rule or shipped_rule()
+    numbers = rule.measure(match)
+    held = match.held.any(axis=0)
+    return Evidence(
+        found=match.notes > 0 and _is_about(match, rule, numbers),
+        words=sum(not word.everyday for word in match.words),
+        covered=round(numbers[0], 4),
+        together=round(numbers[1], 4),
+        named=match.named,
+        score=match.score,
+        missing=tuple(word.text for word, there in zip(match.words, held, strict=True) if not there),
+    )
+
+
+def _is_about(match: Match, rule: Rule, numbers: Sequence[float]) -> bool:
+    telling = [word for word in match.words if not word.everyday]
+    if match.named or not telling:
+        return True
+    if 2 * sum(word.text.isascii() for word in telling) < len(telling):
+        return numbers[0] > 0
+    return rule.odds(numbers) >= 0
+
+
+@lru_cache(maxsize=1)
+def shipped_rule() -> Rule:
+    """The rule of `found.json`."""
+    return Rule.from_dict(json.loads(Path(__file__).with_name("found.json").read_text("utf-8")))
