@@ -7,8 +7,8 @@ is not there. Three numbers say it, none of which depends on the retriever's sca
     together    words of the query that one of these notes holds, the best one, at most `MOST`
     notes       how many notes were searched, as a logarithm: a large memory holds any word somewhere
 
-Function words do not count; everyday words, which nearly any question may hold, count for a part. A query that names
-the speaker of a note found is about memory; one of everyday words alone ("What did we talk about last time?") asks for
+Function words do not count; everyday words, which nearly any question may hold, count for less than others, names for
+more. A query that names the speaker of a note found is about memory; one of everyday words alone ("What did we talk about last time?") asks for
 memory itself. Weights are learned on English questions (`bench/found.py` writes `found.json`): a query in which other
 letters prevail is about memory as soon as one of its words is there.
 """
@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,9 @@ from retcon.note import Evidence
 from retcon.words import COMMON_STEMS, stem_words, words
 
 NOTHING = "nothing in memory is about this"
-MOST = 4.0  # words in one note that count
+MOST = 4.0  # what the words in one note count at most
 NUMBERS = ("covered", "together", "notes")
+_TOKEN = re.compile(r"[^\W_]+")
 
 EVERYDAY = frozenset(
     stem_words(
@@ -56,6 +58,8 @@ class QueryWord:
 
     text: str
     term: str
+    capital: bool = False  # with a capital letter where no sentence has to have one: most likely a name
+    first: bool = False  # with a capital letter anywhere
 
     @property
     def everyday(self) -> bool:
@@ -75,17 +79,22 @@ class Match:
 
 def query_words(query: str) -> tuple[QueryWord, ...]:
     """The distinct words of the query, function words left out."""
-    found = words(query)
-    known = dict.fromkeys(zip(found, stem_words(found), strict=True))
-    first = {term: text for text, term in reversed(known)}
-    distinct = dict.fromkeys(term for _, term in known)
-    return tuple(QueryWord(first[term], term) for term in distinct if term not in COMMON_STEMS)
+    found: dict[str, QueryWord] = {}
+    for number, token in enumerate(_TOKEN.findall(query)):
+        capital = token[0].isupper()
+        split = words(token)
+        for text, term in zip(split, stem_words(split), strict=True):
+            known = found.get(term, QueryWord(text, term))
+            found[term] = replace(
+                known, capital=known.capital or (capital and number > 0), first=known.first or capital
+            )
+    return tuple(word for word in found.values() if word.term not in COMMON_STEMS)
 
 
-def names_speaker(query: Sequence[QueryWord], speakers: Sequence[str | None]) -> bool:
-    """Whether a word of the query, other than an everyday one, is a word of a speaker's name."""
+def names_speaker(query: Sequence[QueryWord], speakers: Iterable[str | None]) -> bool:
+    """Whether a word of the query with a capital letter, other than an everyday one, is of a speaker's name."""
     names = {term for speaker in speakers if speaker for term in stem_words(words(speaker))}
-    return any(word.term in names and not word.everyday for word in query)
+    return any(word.first and word.term in names and not word.everyday for word in query)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +102,17 @@ class Rule:
     """A line through the three numbers: about memory are those on its upper side."""
 
     everyday: float  # what an everyday word counts, where another counts 1
+    name: float  # what a name counts
     weights: tuple[float, float, float]  # of `NUMBERS`
     intercept: float
 
+    def count(self, word: QueryWord) -> float:
+        """What the word counts."""
+        return self.everyday if word.everyday else self.name if word.capital else 1.0
+
     def measure(self, match: Match) -> tuple[float, float, float]:
         """The three numbers."""
-        counts = np.array([self.everyday if word.everyday else 1.0 for word in match.words])
+        counts = np.array([self.count(word) for word in match.words])
         covered = float((match.held.any(axis=0) * counts).sum()) / (float(counts.sum()) or 1.0)
         together = float((match.held @ counts).max()) if len(match.held) else 0.0
         return covered, min(together, MOST), math.log(max(match.notes, 1))
@@ -111,16 +125,15 @@ class Rule:
     def from_dict(cls, plain: Mapping[str, Any]) -> Rule:
         """The rule that these plain JSON values describe."""
         covered, together, notes = (float(plain["weights"][name]) for name in NUMBERS)
-        return cls(float(plain["everyday"]), (covered, together, notes), float(plain["intercept"]))
+        return cls(float(plain["everyday"]), float(plain["name"]), (covered, together, notes), float(plain["intercept"]))
 
 
 def weigh(match: Match, rule: Rule | None = None) -> Evidence:
     """The evidence that something in memory is about the query; by the rule that ships unless one is given."""
     rule = rule or shipped_rule()
-    numbers = rule.measure(match)
-    held = match.held.any(axis=0)
+    numbers, settled, held = rule.measure(match), settle(match), match.held.any(axis=0)
     return Evidence(
-        found=match.notes > 0 and _is_about(match, rule, numbers),
+        found=rule.odds(numbers) >= 0 if settled is None else settled,
         words=sum(not word.everyday for word in match.words),
         covered=round(numbers[0], 4),
         together=round(numbers[1], 4),
@@ -130,13 +143,15 @@ def weigh(match: Match, rule: Rule | None = None) -> Evidence:
     )
 
 
-def _is_about(match: Match, rule: Rule, numbers: Sequence[float]) -> bool:
+def settle(match: Match) -> bool | None:
+    """Whether the query is about memory where no numbers are needed to say it, else None."""
     telling = [word for word in match.words if not word.everyday]
+    if not match.notes:
+        return False
     if match.named or not telling:
         return True
-    if 2 * sum(word.text.isascii() for word in telling) < len(telling):
-        return numbers[0] > 0
-    return rule.odds(numbers) >= 0
+    foreign = 2 * sum(word.text.isascii() for word in telling) < len(telling)
+    return bool(match.held.any()) if foreign else None
 
 
 @lru_cache(maxsize=1)
