@@ -1,16 +1,19 @@
 """Query, the notes found for it -> Evidence: whether anything in memory is about the query.
 
 "About" is not "answerable": a question about the cat is about a memory that speaks of the cat, also where the answer
-is not there. Three numbers say it, none of which depends on the retriever's scale of scores:
+is not there. The rule has two numbers:
 
-    covered     share of the query's words that the notes found hold, taken together
-    together    words of the query that one of these notes holds, the best one, at most `MOST`
+    covered     share of the query's words that the best 20 notes by BM25 hold, taken together
     notes       how many notes were searched, as a logarithm: a large memory holds any word somewhere
 
 Function words do not count; everyday words, which nearly any question may hold, count for less than others, names for
-more. A query that names the speaker of a note found is about memory; one of everyday words alone ("What did we talk about last time?") asks for
-memory itself. Weights are learned on English questions (`bench/found.py` writes `found.json`): a query in which other
+more. Some queries need no numbers. One that names the speaker of a note found is about memory. One of everyday words
+alone ("What did we talk about last time?") asks for memory itself. One of which no other word is there is not about
+memory. The numbers are learned on English questions (`bench/found.py` writes `found.json`): a query in which other
 letters prevail is about memory as soon as one of its words is there.
+
+Embeddings find what shares no word with the query. Where they were searched, a note closer than off-topic queries get
+is enough; an embedder of which `found.json` does not know how close that is, is trusted.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -31,8 +34,8 @@ from retcon.note import Evidence
 from retcon.words import COMMON_STEMS, stem_words, words
 
 NOTHING = "nothing in memory is about this"
-MOST = 4.0  # what the words in one note count at most
-NUMBERS = ("covered", "together", "notes")
+FEWEST, LARGEST = 3, 6000  # notes of a memory: the range that the rule was learned on, and is held to
+NUMBERS = ("covered", "notes")
 _TOKEN = re.compile(r"[^\W_]+")
 
 EVERYDAY = frozenset(
@@ -75,6 +78,8 @@ class Match:
     notes: int  # searched
     score: float = 0.0  # of the best note
     named: bool = False  # the query names the speaker of a note found
+    similarity: float | None = None  # of the closest note, where embeddings were searched
+    embedder: str = ""
 
 
 def query_words(query: str) -> tuple[QueryWord, ...]:
@@ -99,59 +104,72 @@ def names_speaker(query: Sequence[QueryWord], speakers: Iterable[str | None]) ->
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A line through the three numbers: about memory are those on its upper side."""
+    """A line through the two numbers: about memory are those on its upper side."""
 
     everyday: float  # what an everyday word counts, where another counts 1
     name: float  # what a name counts
-    weights: tuple[float, float, float]  # of `NUMBERS`
+    weights: tuple[float, float]  # of `NUMBERS`
     intercept: float
+    close: Mapping[str, float | None] = field(default_factory=dict)  # embedder -> cosine; None: it compares words only
 
     def count(self, word: QueryWord) -> float:
         """What the word counts."""
         return self.everyday if word.everyday else self.name if word.capital else 1.0
 
-    def measure(self, match: Match) -> tuple[float, float, float]:
-        """The three numbers."""
+    def measure(self, match: Match) -> tuple[float, float]:
+        """The two numbers."""
         counts = np.array([self.count(word) for word in match.words])
         covered = float((match.held.any(axis=0) * counts).sum()) / (float(counts.sum()) or 1.0)
-        together = float((match.held @ counts).max()) if len(match.held) else 0.0
-        return covered, min(together, MOST), math.log(max(match.notes, 1))
+        return covered, math.log(min(max(match.notes, FEWEST), LARGEST))
 
     def odds(self, numbers: Sequence[float]) -> float:
-        """Above 0 where the query is taken to be about memory."""
+        """At 0 or above where the query is taken to be about memory."""
         return self.intercept + math.fsum(weight * x for weight, x in zip(self.weights, numbers, strict=True))
+
+    def is_close(self, match: Match) -> bool:
+        """Whether embeddings found a note that is close to the query, or may have."""
+        if match.similarity is None:
+            return False
+        least = self.close.get(match.embedder, -1.0)
+        return least is not None and match.similarity >= least
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Rule:
         """The rule that these plain JSON values describe."""
-        covered, together, notes = (float(plain["weights"][name]) for name in NUMBERS)
-        return cls(float(plain["everyday"]), float(plain["name"]), (covered, together, notes), float(plain["intercept"]))
+        covered, notes = (float(plain["weights"][name]) for name in NUMBERS)
+        counts = float(plain["everyday"]), float(plain["name"])
+        return cls(*counts, (covered, notes), float(plain["intercept"]), plain["close"])
 
 
 def weigh(match: Match, rule: Rule | None = None) -> Evidence:
     """The evidence that something in memory is about the query; by the rule that ships unless one is given."""
     rule = rule or shipped_rule()
-    numbers, settled, held = rule.measure(match), settle(match), match.held.any(axis=0)
+    numbers, held = rule.measure(match), match.held.any(axis=0)
+    settled = settle(match)
+    by_words = rule.odds(numbers) >= 0 if settled is None else settled
     return Evidence(
-        found=rule.odds(numbers) >= 0 if settled is None else settled,
+        found=match.notes > 0 and (by_words or rule.is_close(match)),
+        notes=match.notes,
         words=sum(not word.everyday for word in match.words),
         covered=round(numbers[0], 4),
-        together=round(numbers[1], 4),
-        named=match.named,
         score=match.score,
+        similarity=None if match.similarity is None else round(match.similarity, 4),
+        named=match.named,
         missing=tuple(word.text for word, there in zip(match.words, held, strict=True) if not there),
     )
 
 
 def settle(match: Match) -> bool | None:
-    """Whether the query is about memory where no numbers are needed to say it, else None."""
-    telling = [word for word in match.words if not word.everyday]
+    """Whether the query is about memory where its words need no numbers to say it, else None."""
+    telling = np.array([not word.everyday for word in match.words], bool)
     if not match.notes:
         return False
-    if match.named or not telling:
+    if match.named or not telling.any():
         return True
-    foreign = 2 * sum(word.text.isascii() for word in telling) < len(telling)
-    return bool(match.held.any()) if foreign else None
+    if not match.held[:, telling].any():
+        return False
+    native = [word.text.isascii() for word in match.words if not word.everyday]
+    return None if 2 * sum(native) >= len(native) else True
 
 
 @lru_cache(maxsize=1)

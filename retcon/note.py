@@ -102,11 +102,12 @@ class Evidence:
     """Whether something in memory is about a query, and what that was read from."""
 
     found: bool
+    notes: int  # searched
     words: int  # of the query that may say what it is about; with none it asks for memory as a whole
-    covered: float  # share of its words that the notes found hold; everyday words count less
-    together: float  # as many of them are in one note
+    covered: float  # share of its words that the best notes hold; everyday words count less, names more
     score: float  # the retriever's, of the best note
-    named: bool = False  # it names the speaker of a note found
+    similarity: float | None = None  # cosine of the closest note, where embeddings were searched
+    named: bool = False  # it names the speaker of one of the best notes
     missing: tuple[str, ...] = ()  # words of it that none of these notes holds
 
     def to_dict(self) -> dict[str, Any]:

@@ -52,6 +52,7 @@ class Ranked:
 
     slots: list[int]
     scores: list[float]
+    closest: float | None = None  # cosine of the closest note, where embeddings were searched
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +88,21 @@ def find(
         embed = _QueryVector(embed.name, embed.dim, embed([query]))  # a failing embedder is not a failing store
     with store.snapshot(where.scope) as snapshot:
         ranked = RETRIEVERS[check_retriever(retriever)](snapshot, query, top_k, where.only, embed)
-        match = _match(snapshot, query, ranked)
+        by_words = ranked if retriever == "bm25" else bm25(snapshot, query, top_k, where.only)
+        asked = query_words(query)
+        held = snapshot.forward(np.asarray(by_words.slots, np.int64), [term_key(word.term) for word in asked]).counts
         if fill and len(ranked.slots) < top_k:
             ranked = _fill_up(ranked, snapshot.recent(top_k + len(ranked.slots), where.only), top_k)
         notes = snapshot.fetch(ranked.slots)
+        heard = notes[: len(held)] if retriever == "bm25" else snapshot.fetch(by_words.slots)
+        searched = snapshot.notes if notes else 0
     hits = (Hit(note, score, rank) for rank, (note, score) in enumerate(zip(notes, ranked.scores, strict=True), 1))
-    named = names_speaker(match.words, [note.speaker for note in notes[: len(match.held)]])
-    return Search(mark_duplicates(tuple(hits)), replace(match, named=named, notes=match.notes if notes else 0))
-
-
-def _match(snapshot: Snapshot, query: str, ranked: Ranked) -> Match:
-    """Which words of the query each of the ranked notes holds, by the index: its own, its date, the turn before it."""
-    asked = query_words(query)
-    keys = [term_key(word.term) for word in asked]
-    held = snapshot.forward(np.asarray(ranked.slots, np.int64), keys).counts > 0
-    return Match(asked, held, snapshot.notes, max(ranked.scores, default=0.0))
+    match = Match(
+        asked, held > 0, searched, max(ranked.scores, default=0.0),
+        named=names_speaker(asked, (note.speaker for note in heard)),
+        similarity=ranked.closest, embedder=embed.name if embed is not None else "",
+    )  # fmt: skip
+    return Search(mark_duplicates(tuple(hits)), match)
 
 
 def drop_filler(hits: Sequence[Hit], evidence: Evidence) -> tuple[Hit, ...]:
@@ -318,21 +319,24 @@ def dense(snapshot: Snapshot, query: str, top_k: int, only: Filter, embed: Embed
         raise InputError("this retriever needs an embedder: Memory(embedder='wordllama') or your own")
     slots, matrix = snapshot.vectors(embed.name)
     if not len(slots):
-        return Ranked([], [])
+        return Ranked([], [], closest=0.0)
     scores = (matrix @ embed([query])[0]).astype(np.float64)
     keep = scores > 0
     if only:
         keep &= snapshot.mask(only)[slots]
-    return _top(slots[keep], scores[keep], top_k)
+    best = _top(slots[keep], scores[keep], top_k)
+    return replace(best, closest=max(best.scores, default=0.0))
 
 
 def hybrid(snapshot: Snapshot, query: str, top_k: int, only: Filter, embed: Embed | None) -> Ranked:
     """bm25 and dense, joined by the sum of 1 / (60 + rank)."""
     fused: dict[int, float] = {}
-    for part in (bm25(snapshot, query, 5 * top_k, only), dense(snapshot, query, 5 * top_k, only, embed)):
+    by_meaning = dense(snapshot, query, 5 * top_k, only, embed)
+    for part in (bm25(snapshot, query, 5 * top_k, only), by_meaning):
         for rank, slot in enumerate(part.slots, 1):
             fused[slot] = fused.get(slot, 0.0) + 1 / (RRF + rank)
-    return _top(np.array(list(fused), np.int64), np.array(list(fused.values())), top_k)
+    best = _top(np.array(list(fused), np.int64), np.array(list(fused.values())), top_k)
+    return replace(best, closest=by_meaning.closest)
 
 
 RETRIEVERS: Mapping[str, Callable[[Snapshot, str, int, Filter, Embed | None], Ranked]] = {
@@ -367,7 +371,7 @@ def embed_missing(store: Store, scope: Scope, embed: Embed, *, batch: int = 1024
 def _fill_up(ranked: Ranked, newest: Sequence[int], top_k: int) -> Ranked:
     have = set(ranked.slots)
     more = [slot for slot in newest if slot not in have][: top_k - len(ranked.slots)]
-    return Ranked(ranked.slots + more, ranked.scores + [0.0] * len(more))
+    return replace(ranked, slots=ranked.slots + more, scores=ranked.scores + [0.0] * len(more))
 
 
 def mark_duplicates(hits: Sequence[Hit]) -> tuple[Hit, ...]:
