@@ -1,7 +1,7 @@
 """Calibrates `Recall.found`: is anything in memory about the query? Learns the rule of `retcon/evidence.py`.
 
-    python -m bench.found                       print what was measured
-    python -m bench.found --write               also write retcon/found.json, bench/results/found.json and docs/memory.md
+    python -m bench.found            print what was measured
+    python -m bench.found --write    also write retcon/found.json, bench/results/found.json and docs/memory.md
 
 Two classes: answerable questions put to their own conversation, and 200 everyday queries that have nothing to do with
 it (`offtopic.txt`). Half of the weight is on whole histories, half on small memories of 3 to 30 notes. What is reported
@@ -89,7 +89,8 @@ class Rows:
 
     def where(self, domains: Sequence[str], kind: str) -> Bools:
         """The rows of these domains and this kind."""
-        return np.isin(self.domain, domains) & (self.kind == kind)
+        chosen: Bools = np.isin(self.domain, domains) & (self.kind == kind)
+        return chosen
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
@@ -211,7 +212,8 @@ def _weights(rows: Rows, chosen: Bools) -> Floats:
     groups = [f"{d}/{k}/{s}" for d, k, s in zip(rows.domain, rows.kind, rows.small, strict=True)]
     _, group, count = np.unique(np.array(groups)[chosen], return_inverse=True, return_counts=True)
     weights: Floats = 1.0 / count[group]
-    return weights * len(group) / weights.sum()
+    scaled: Floats = weights * len(group) / weights.sum()
+    return scaled
 
 
 def _line(rows: Rows, domains: Sequence[str], height: Floats, share: float) -> float:
@@ -227,7 +229,8 @@ def _line(rows: Rows, domains: Sequence[str], height: Floats, share: float) -> f
 def flag(rows: Rows, rule: Rule) -> Bools:
     """Which rows the rule takes for nothing that memory is about."""
     odds = rows.numbers[rule.everyday, rule.name] @ np.array(rule.weights) + rule.intercept
-    return np.where(rows.settled < 0, odds < 0, rows.settled == 0)
+    flagged: Bools = np.where(rows.settled < 0, odds < 0, rows.settled == 0)
+    return flagged
 
 
 def choose(learner: Learner, domains: Sequence[str]) -> Setting:
@@ -254,7 +257,7 @@ def close_by(embedder_name: str, folder: Path) -> float:
         histories = _histories(_questions(domain, folder))
         texts = [[note.text for note in asked[0].history] for asked in histories[:: max(1, len(histories) // 4)]]
         found.append(np.quantile(np.concatenate([(queries @ embed(each).T).max(axis=1) for each in texts]), 0.98))
-    return math.ceil(100 * max(found)) / 100
+    return math.ceil(100 * float(max(found))) / 100
 
 
 # -- what is reported --------------------------------------------------------------------------------------------------

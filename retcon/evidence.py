@@ -144,7 +144,7 @@ class Rule:
 def weigh(match: Match, rule: Rule | None = None) -> Evidence:
     """The evidence that something in memory is about the query; by the rule that ships unless one is given."""
     rule = rule or shipped_rule()
-    numbers, held = rule.measure(match), match.held.any(axis=0)
+    numbers, held = rule.measure(match), np.asarray(match.held.any(axis=0))
     settled = settle(match)
     by_words = rule.odds(numbers) >= 0 if settled is None else settled
     return Evidence(
@@ -155,7 +155,7 @@ def weigh(match: Match, rule: Rule | None = None) -> Evidence:
         score=match.score,
         similarity=None if match.similarity is None else round(match.similarity, 4),
         named=match.named,
-        missing=tuple(word.text for word, there in zip(match.words, held, strict=True) if not there),
+        missing=tuple(word.text for word, there in zip(match.words, held.tolist(), strict=True) if not there),
     )
 
 

@@ -294,7 +294,7 @@ class Memory:
         decision = self._decide(cluster, budget, action, exclude)
         return self._recall(cluster, decision, exclude, started)
 
-    def _cluster(self, query: str, where: Where, *, fill: bool) -> Cluster:
+    def _cluster(self, query: str, where: Where, *, fill: bool = True) -> Cluster:
         found = self._search(query, where, self.top_k, fill=True)
         evidence = weigh(found.match)
         hits = found.hits if fill else retrieve.drop_filler(found.hits, evidence)

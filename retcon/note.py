@@ -124,7 +124,7 @@ class Cluster:
     dropped: tuple[Dropped, ...] = ()
     costs: tuple[int, ...] = ()  # tokens of each hit as rendered, where they were counted
     over_cap: tuple[Hit, ...] = ()  # retrieved, and left out by the candidate cap
-    evidence: Evidence | None = None  # that something in memory is about the query, where it was weighed
+    evidence: Evidence | None = field(default=None, compare=False)  # that memory is about the query, where weighed
 
     @property
     def notes(self) -> tuple[Note, ...]:

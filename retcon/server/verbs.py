@@ -247,7 +247,9 @@ class HttpVerbs:
         self._check_query(body)
         where = self._where(grant, body)
         with span("retcon.decide", budget=body.budget) as current:
-            found = self.memory.decide(body.query, body.budget, where=where, exclude=tuple(body.exclude))
+            found = self.memory.decide(
+                body.query, body.budget, where=where, exclude=tuple(body.exclude), fill=body.fill
+            )
             current.set_attribute("action", found.action)
         parts = contributions(self.memory.router, found)
         return found.to_dict() | {"contributions": parts, "actions": list(usable(self.memory.chat))}
@@ -258,8 +260,9 @@ class HttpVerbs:
         where = self._where(grant, body)
         with span("retcon.recall", budget=body.budget) as current:
             found = self.memory.recall(
-                body.query, body.budget, where=where, action=body.action, exclude=tuple(body.exclude)
-            )
+                body.query, body.budget, where=where, action=body.action, exclude=tuple(body.exclude),
+                fill=body.fill,
+            )  # fmt: skip
             current.set_attribute("action", found.action)
             current.set_attribute("tokens", found.tokens)
         plain = found.to_dict()
@@ -276,7 +279,7 @@ class HttpVerbs:
         with span("retcon.ask", budget=body.budget) as current:
             found = self.memory.ask(
                 question, body.budget, where=where, max_looks=body.max_looks, max_tokens=body.max_tokens,
-                safe=body.safe, seen=lambda _: deadline.check(),
+                safe=body.safe, fill=body.fill, seen=lambda _: deadline.check(),
             )  # fmt: skip
             current.set_attribute("looks", len(found.looks))
         return found.to_dict()
