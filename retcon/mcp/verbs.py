@@ -159,7 +159,7 @@ class ToolVerbs:
     def explain(self, given: schema.ContextArguments) -> schema.DecisionResult:
         """The decision alone."""
         where, budget = self._where(given), self._budget(given.budget)
-        decision = self.memory.decide(given.query, budget, where=where, exclude=given.exclude or ())
+        decision = self.memory.decide(given.query, budget, where=where, exclude=given.exclude or (), fill=False)
         plain = decision.to_dict() | {"budget": decision.budget}
         return schema.DecisionResult(**{name: plain[name] for name in schema.DecisionResult.model_fields})
 
