@@ -296,7 +296,7 @@ def _count(rows: Rows, domain: str, flagged: Bools, role: str) -> dict[str, Any]
 
 
 HEAD = (
-    "domain", "answerable, flagged", "of these, a note that answers had been found", "off-topic, found out",
+    "domain", "answerable, flagged", "the same, though a note that answers had been found", "off-topic, found out",
     "asked of another conversation", "unanswerable",
     "small memories: answerable, flagged", "small memories: off-topic, found out",
 )  # fmt: skip
