@@ -26,6 +26,7 @@ from bench.doc_tables import tables as shown_tables
 from bench.extra_features import table as richer_table
 from bench.fidelity import table as fidelity_table
 from bench.first_gate import table as gate_table
+from bench.found import table as found_table
 from bench.ladder_forms import table as ladder_table
 from bench.load import attacked_table, soak_table
 from bench.load import table as load_table
@@ -111,6 +112,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "speed-goals": lambda: speed_goals(_results("speed")),
     "survival": _survival,
     "fidelity": lambda: fidelity_table(_results("fidelity")),
+    "found": lambda: found_table(_results("found")),
     "ladder-forms": lambda: ladder_table(_results("ladder_forms")),
     "stats": lambda: stats_table(_results("stats")),
     "richer": lambda: richer_table(_results("extra_features")),

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from retcon import answer, jsonl, pack, retrieve, validate
 from retcon.deadline import UNLIMITED, TimeLimit, check_timeout
 from retcon.errors import InputError, StoreError, quote
+from retcon.evidence import weigh
 from retcon.features import features, query_type
 from retcon.ladder import Answer, Look, climb, finish, first_look, replace_action
 from retcon.model import Chat, Embed, chat, embedder
@@ -260,7 +261,7 @@ class Memory:
         """The best notes for the query, each with its score."""
         where = resolve(where, words)
         top_k = self.top_k if top_k is None else validate.whole("top_k", top_k)
-        return list(self._search(validate.query(query), where, top_k, fill=False))
+        return list(self._search(validate.query(query), where, top_k, fill=False).hits)
 
     # -- the decision and the text -------------------------------------------------------------------------------------
 
@@ -271,11 +272,12 @@ class Memory:
         *,
         where: Where | None = None,
         exclude: Collection[str] = (),
+        fill: bool = True,
         **words: Unpack[WhereWords],
     ) -> Decision:
         """The decision alone: which action, by what numbers. Writes no text."""
         where = resolve(where, words)
-        cluster = self._cluster(validate.query(query), where)
+        cluster = self._cluster(validate.query(query), where, fill=fill)
         return self._decide(cluster, check_budget(budget), None, check_actions(exclude))
 
     def recall(
@@ -286,6 +288,7 @@ class Memory:
         where: Where | None = None,
         action: str | None = None,
         exclude: Collection[str] = (),
+        fill: bool = True,
         timeout: float | None = None,
         **words: Unpack[WhereWords],
     ) -> Recall:
@@ -294,11 +297,14 @@ class Memory:
         `action` forces one. `exclude` leaves some out, so that a caller who found no answer can ask for the next best;
         `Recall.escalate()` does the same. A model that writes has `timeout` seconds, else those of this memory; where
         they do not suffice, an action without a model takes over, with a warning.
+
+        `Recall.found` is False where nothing in memory is about the query. Then, and where too few notes share a word
+        with it, the newest notes fill up; with `fill=False` they do not, and no text means that nothing was found.
         """
         started, limit = time.perf_counter(), self._limit(timeout)
         budget, exclude = check_budget(budget), check_actions(exclude)
         where = resolve(where, words)
-        cluster = self._cluster(validate.query(query), where)
+        cluster = self._cluster(validate.query(query), where, fill=fill)
         decision = self._decide(cluster, budget, action, exclude)
         return self._recall(cluster, decision, exclude, started, limit)
 
@@ -307,16 +313,18 @@ class Memory:
         seconds = self.timeout if timeout is None else timeout
         return UNLIMITED if seconds is None else TimeLimit.of(seconds)
 
-    def _cluster(self, query: str, where: Where) -> Cluster:
-        hits = self._search(query, where, self.top_k, fill=True)
+    def _cluster(self, query: str, where: Where, *, fill: bool = True) -> Cluster:
+        found = self._search(query, where, self.top_k, fill=True)
+        evidence = weigh(found.match)
+        hits = found.hits if fill else retrieve.drop_filler(found.hits, evidence)
         costs = pack.costs(hits, count=self.count)
-        return retrieve.cluster(query, hits, costs, cap=self.cap)
+        return retrieve.cluster(query, hits, costs, cap=self.cap, evidence=evidence)
 
-    def _search(self, query: str, where: Where, top_k: int, *, fill: bool) -> tuple[Hit, ...]:
+    def _search(self, query: str, where: Where, top_k: int, *, fill: bool) -> retrieve.Search:
         with span("retcon.retrieve", top_k=top_k):
             if self.retriever in retrieve.NEEDS_VECTORS:
                 retrieve.embed_missing(self.store, where.scope, self.embed)
-            return retrieve.search(
+            return retrieve.find(
                 self.store, query, where, top_k=top_k, retriever=self.retriever, embed=self.embed, fill=fill
             )
 
@@ -390,6 +398,7 @@ class Memory:
         max_looks: int = 4,
         max_tokens: int | None = None,
         safe: bool = False,
+        fill: bool = True,
         timeout: float | None = None,
         seen: Callable[[Look], None] | None = None,
         **words: Unpack[WhereWords],
@@ -404,9 +413,11 @@ class Memory:
 
         With `safe` no right answer that whole notes give is lost: a look at them comes before the others, which are
         what `max_looks` then bounds. Where the reader fails at that look, its error is raised.
+
+        With `fill=False` a question that nothing in memory is about costs no call.
         """
         where = resolve(where, words)
-        return finish(self._climb(question, budget, where, max_looks, max_tokens, safe, timeout), seen)
+        return finish(self._climb(question, budget, where, max_looks, max_tokens, safe, fill, timeout), seen)
 
     def ask_stream(
         self,
@@ -417,6 +428,7 @@ class Memory:
         max_looks: int = 4,
         max_tokens: int | None = None,
         safe: bool = False,
+        fill: bool = True,
         timeout: float | None = None,
         **words: Unpack[WhereWords],
     ) -> Generator[Look | Answer, None, None]:
@@ -426,18 +438,18 @@ class Memory:
         parts of an answer: whether a reply is one shows only at its end.
         """
         where = resolve(where, words)
-        return _answer_last(self._climb(question, budget, where, max_looks, max_tokens, safe, timeout))
+        return _answer_last(self._climb(question, budget, where, max_looks, max_tokens, safe, fill, timeout))
 
     def _climb(
         self, question: str, budget: int, where: Where, max_looks: int, max_tokens: int | None, safe: bool,
-        timeout: float | None,
+        fill: bool, timeout: float | None,
     ) -> Generator[Look, None, Answer]:  # fmt: skip
         """The looks of one ask, not begun yet; what is wrong with its words is told at once."""
         if self.chat is None:
             raise InputError("ask needs a reader: Memory(model=...), or call recall and read the text yourself")
         timeout = None if timeout is None else check_timeout(timeout)
         return self._take_looks(
-            self.chat, validate.query(question), check_budget(budget), where, safe=safe, timeout=timeout,
+            self.chat, validate.query(question), check_budget(budget), where, safe=safe, timeout=timeout, fill=fill,
             max_looks=validate.whole("max_looks", max_looks, most=100),
             max_tokens=math.inf if max_tokens is None else validate.whole("max_tokens", max_tokens, most=10**12),
         )  # fmt: skip
@@ -451,10 +463,11 @@ class Memory:
         *,
         safe: bool,
         timeout: float | None,
+        fill: bool,
         **bounds: Any,
     ) -> Generator[Look, None, Answer]:
         started, limit = time.perf_counter(), self._limit(timeout)
-        cluster = self._cluster(question, where)
+        cluster = self._cluster(question, where, fill=fill)
         decision = first_look(self._decide(cluster, budget, None, ()), whole=safe)
         decision = self._reader_mismatch.mark(decision)
         order = decision.order  # empty where the router has no ladder: then every action may have its turn

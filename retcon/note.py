@@ -98,6 +98,24 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """Whether something in memory is about a query, and what that was read from."""
+
+    found: bool
+    notes: int  # searched
+    words: int  # of the query that may say what it is about; with none it asks for memory as a whole
+    covered: float  # share of its words that the best notes hold; everyday words count less, names more
+    score: float  # the retriever's, of the best note
+    similarity: float | None = None  # cosine of the closest note, where embeddings were searched
+    named: bool = False  # it names the speaker of one of the best notes
+    missing: tuple[str, ...] = ()  # words of it that none of these notes holds
+
+    def to_dict(self) -> dict[str, Any]:
+        """The evidence as plain JSON values."""
+        return asdict(self) | {"missing": list(self.missing)}
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """The candidate notes that one query works on, best first, and what the candidate cap left out."""
 
@@ -106,6 +124,7 @@ class Cluster:
     dropped: tuple[Dropped, ...] = ()
     costs: tuple[int, ...] = ()  # tokens of each hit as rendered, where they were counted
     over_cap: tuple[Hit, ...] = ()  # retrieved, and left out by the candidate cap
+    evidence: Evidence | None = field(default=None, compare=False)  # that memory is about the query, where weighed
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -262,6 +281,16 @@ class Recall:
     why: str = ""  # one plain sentence, for people; `decision.reason` has the numbers
     again: Callable[[tuple[str, ...]], Recall | None] | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def evidence(self) -> Evidence | None:
+        """What `found` stands on; None where the candidates came without it."""
+        return self.cluster.evidence
+
+    @property
+    def found(self) -> bool:
+        """Whether anything in memory is about the query; the text is filler where not, or empty with `fill=False`."""
+        return self.evidence is None or self.evidence.found
+
     def escalate(self) -> Recall | None:
         """The next best recall, by an action not tried yet; None when every action has been."""
         return self.again(self.tried) if self.again is not None else None
@@ -273,4 +302,5 @@ class Recall:
         plain |= {"record": asdict(self.record) if self.record else None}
         plain |= {"fidelity": self.fidelity.to_dict() if self.fidelity else None}
         plain |= {name: [asdict(item) for item in getattr(self, name)] for name in ("sources", "dropped")}
+        plain |= {"found": self.found, "evidence": self.evidence.to_dict() if self.evidence else None}
         return plain | {"warnings": list(self.warnings), "tried": list(self.tried)}

@@ -28,6 +28,7 @@ from retcon.errors import (
     StoreError,
     message_of,
 )
+from retcon.evidence import NOTHING
 from retcon.model import Ask, Chat, Reply
 from retcon.note import RETAIN, Cluster, Decision, Dropped, Fidelity, Note, Packed, Recall, Record, Source, Usage
 from retcon.operate import ACTIONS, operate, sum_usage, usable
@@ -146,6 +147,9 @@ def _recall(cluster: Cluster, decision: Decision, packed: Packed, action: str = 
     """The recall of a packed text; by another action than the decided one it is not certified."""
     if action and action != decision.action:
         decision = replace(decision, certified=False)  # the bound is on what the router chose
+    evidence = cluster.evidence
+    if evidence is not None and evidence.notes and not evidence.found:
+        warnings = (NOTHING, *warnings)
     return Recall(
         text=packed.text, tokens=packed.tokens, budget=decision.budget, query=cluster.query,
         action=action or decision.action, decision=decision, sources=packed.sources,

@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 
 from retcon import deadline
 from retcon.errors import InputError, quote
+from retcon.evidence import Match, names_speaker, query_words
 from retcon.model import Embed
-from retcon.note import Cluster, Dropped, Filter, Hit, Scope
+from retcon.note import Cluster, Dropped, Evidence, Filter, Hit, Scope
 from retcon.store import Postings, Snapshot, Store, TermStats
 from retcon.where import Where
 from retcon.words import COMMON_STEMS, query_terms, stem_words, stems, term_key
@@ -51,6 +52,15 @@ class Ranked:
 
     slots: list[int]
     scores: list[float]
+    closest: float | None = None  # cosine of the closest note, where embeddings were searched
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a search found: notes, best first, and how the query's words match them."""
+
+    hits: tuple[Hit, ...]
+    match: Match
 
 
 def search(
@@ -67,18 +77,44 @@ def search(
 
     `fill` tops up with the newest notes, at score 0, where fewer than `top_k` share a word with the query.
     """
+    return find(store, query, where, top_k=top_k, retriever=retriever, embed=embed, fill=fill).hits
+
+
+def find(
+    store: Store, query: str, where: Where, *, top_k: int, retriever: str, embed: Embed | None, fill: bool
+) -> Search:
+    """What `search` gives, with how the query's words match it."""
     if embed is not None and retriever in NEEDS_VECTORS:
         embed = _QueryVector(embed.name, embed.dim, embed([query]))  # a failing embedder is not a failing store
     with store.snapshot(where.scope) as snapshot:
         ranked = RETRIEVERS[check_retriever(retriever)](snapshot, query, top_k, where.only, embed)
+        by_words = ranked if retriever == "bm25" else bm25(snapshot, query, top_k, where.only)
+        asked = query_words(query)
+        held = snapshot.forward(np.asarray(by_words.slots, np.int64), [term_key(word.term) for word in asked]).counts
         if fill and len(ranked.slots) < top_k:
             ranked = _fill_up(ranked, snapshot.recent(top_k + len(ranked.slots), where.only), top_k)
         notes = snapshot.fetch(ranked.slots)
+        heard = notes[: len(held)] if retriever == "bm25" else snapshot.fetch(by_words.slots)
+        searched = snapshot.notes if notes else 0
     hits = (Hit(note, score, rank) for rank, (note, score) in enumerate(zip(notes, ranked.scores, strict=True), 1))
-    return mark_duplicates(tuple(hits))
+    match = Match(
+        asked, held > 0, searched, max(ranked.scores, default=0.0),
+        named=names_speaker(asked, (note.speaker for note in heard)),
+        similarity=ranked.closest, embedder=embed.name if embed is not None else "",
+    )  # fmt: skip
+    return Search(mark_duplicates(tuple(hits)), match)
 
 
-def cluster(query: str, hits: Sequence[Hit], costs: Sequence[int], *, cap: int = 2048) -> Cluster:
+def drop_filler(hits: Sequence[Hit], evidence: Evidence) -> tuple[Hit, ...]:
+    """The hits that are about the query: none where nothing is, all where it asks for memory as a whole."""
+    if not evidence.found:
+        return ()
+    return tuple(hit for hit in hits if hit.score > 0 or not evidence.words)
+
+
+def cluster(
+    query: str, hits: Sequence[Hit], costs: Sequence[int], *, cap: int = 2048, evidence: Evidence | None = None
+) -> Cluster:
     """The hits that fit under the candidate cap, taken greedily in rank order.
 
     A best hit that is larger than the whole cap stays, and leaves half of the cap to the others: Extract can use a part
@@ -103,6 +139,7 @@ def cluster(query: str, hits: Sequence[Hit], costs: Sequence[int], *, cap: int =
         dropped=tuple(drop for _, drop in over),
         costs=tuple(cost for _, cost in kept),
         over_cap=tuple(hit for hit, _ in over),
+        evidence=evidence,
     )
 
 
@@ -282,21 +319,24 @@ def dense(snapshot: Snapshot, query: str, top_k: int, only: Filter, embed: Embed
         raise InputError("this retriever needs an embedder: Memory(embedder='wordllama') or your own")
     slots, matrix = snapshot.vectors(embed.name)
     if not len(slots):
-        return Ranked([], [])
+        return Ranked([], [], closest=0.0)
     scores = (matrix @ embed([query])[0]).astype(np.float64)
     keep = scores > 0
     if only:
         keep &= snapshot.mask(only)[slots]
-    return _top(slots[keep], scores[keep], top_k)
+    best = _top(slots[keep], scores[keep], top_k)
+    return replace(best, closest=max(best.scores, default=0.0))
 
 
 def hybrid(snapshot: Snapshot, query: str, top_k: int, only: Filter, embed: Embed | None) -> Ranked:
     """bm25 and dense, joined by the sum of 1 / (60 + rank)."""
     fused: dict[int, float] = {}
-    for part in (bm25(snapshot, query, 5 * top_k, only), dense(snapshot, query, 5 * top_k, only, embed)):
+    by_meaning = dense(snapshot, query, 5 * top_k, only, embed)
+    for part in (bm25(snapshot, query, 5 * top_k, only), by_meaning):
         for rank, slot in enumerate(part.slots, 1):
             fused[slot] = fused.get(slot, 0.0) + 1 / (RRF + rank)
-    return _top(np.array(list(fused), np.int64), np.array(list(fused.values())), top_k)
+    best = _top(np.array(list(fused), np.int64), np.array(list(fused.values())), top_k)
+    return replace(best, closest=by_meaning.closest)
 
 
 RETRIEVERS: Mapping[str, Callable[[Snapshot, str, int, Filter, Embed | None], Ranked]] = {
@@ -331,7 +371,7 @@ def embed_missing(store: Store, scope: Scope, embed: Embed, *, batch: int = 1024
 def _fill_up(ranked: Ranked, newest: Sequence[int], top_k: int) -> Ranked:
     have = set(ranked.slots)
     more = [slot for slot in newest if slot not in have][: top_k - len(ranked.slots)]
-    return Ranked(ranked.slots + more, ranked.scores + [0.0] * len(more))
+    return replace(ranked, slots=ranked.slots + more, scores=ranked.scores + [0.0] * len(more))
 
 
 def mark_duplicates(hits: Sequence[Hit]) -> tuple[Hit, ...]:

@@ -27,7 +27,7 @@ def explain(recall: Recall) -> str:
         return "No text: the budget is zero."
     if not recall.cluster.hits:
         return "No text: there are no notes here to recall."
-    if not getattr(recall, "found", True):
+    if not recall.found:
         return f"{NOTHING_FOUND}{': this is only the nearest there is' if recall.text else ''}."
     if not recall.text:
         return "No text: nothing that was found fits the budget."

@@ -122,6 +122,11 @@ Action = Annotated[
 Exclude = Annotated[list[str] | None, option("--exclude", "NAME", "Leave it out. Repeatable.", autocompletion=_actions)]
 
 
+Fill = Annotated[
+    bool, typer.Option("--fill/--no-fill", help="Where nothing is about it: the newest notes, or no text.")
+]
+
+
 def _one_of(name: str, *names: str) -> Any:
     return option(name, "NAME", f"One of {', '.join(names)}.", autocompletion=lambda: [*names])
 

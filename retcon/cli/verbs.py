@@ -249,6 +249,7 @@ def recall(
     which: opt.Which,
     action: opt.Action = None,
     exclude: opt.Exclude = None,
+    fill: opt.Fill = True,
     setup: opt.Setup,
     text_only: Annotated[bool, flag("--text", "Print the packed text and nothing else.")] = False,
     verbose: Annotated[bool, flag("--verbose", "Also the numbers, and every dropped note.", short="-v")] = False,
@@ -258,7 +259,7 @@ def recall(
     """Print the best text within a budget, and why."""
     words = opt.text_of(query, "query")
     with setup.open(db, needed_by=opt.needs_model(action)) as memory:
-        found = memory.recall(words, budget, where=which.where(), action=action, exclude=exclude or ())
+        found = memory.recall(words, budget, where=which.where(), action=action, exclude=exclude or (), fill=fill)
     if as_json:
         return show.document(found.to_dict())
     return show.text(found) if text_only else show.recall(found, verbose=verbose)
@@ -274,6 +275,7 @@ def decide(
     budget: opt.Budget = opt.BUDGET,
     which: opt.Which,
     exclude: opt.Exclude = None,
+    fill: opt.Fill = True,
     setup: opt.Setup,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
@@ -284,7 +286,7 @@ def decide(
     """
     words = opt.text_of(query, "query")
     with setup.open(db) as memory:
-        found = memory.decide(words, budget, where=which.where(), exclude=exclude or ())
+        found = memory.decide(words, budget, where=which.where(), exclude=exclude or (), fill=fill)
     return show.document(found.to_dict()) if as_json else show.decision(found)
 
 
@@ -303,6 +305,7 @@ def ask(
         int | None, option("--max-tokens", "N", "No further look once the model read and wrote so many.", min=1)
     ] = None,
     safe: Annotated[bool, flag("--safe", "One look more, at whole notes, comes first.")] = False,
+    fill: opt.Fill = True,
     setup: opt.Setup,
     verbose: Annotated[
         bool, flag("--verbose", "Show the looks, and the text that the reader was given.", short="-v")
@@ -321,7 +324,7 @@ def ask(
     shown = not as_json and (verbose or sys.stderr.isatty())
     with setup.open(db, needed_by="ask") as memory:
         found = memory.ask(
-            words, budget, where=which.where(), max_looks=max_looks, max_tokens=max_tokens, safe=safe,
+            words, budget, where=which.where(), max_looks=max_looks, max_tokens=max_tokens, safe=safe, fill=fill,
             seen=(lambda look: show.look(look, next(numbers), verbose=verbose)) if shown else None,
         )  # fmt: skip
     return show.document(found.to_dict()) if as_json else show.answer(found, looks=shown)

@@ -101,8 +101,8 @@ TOOLS = {
             "Get the best text that memory has for a query, never longer than `budget`. Use it before answering "
             "anything that may depend on what was said or decided earlier. Returns the text, the ids of its sources "
             "and how it was made. Where the text does not hold the answer and `more` is true, call again with "
-            "`exclude` set to the `tried` list: the memories are then packed another way. An empty text means that "
-            "memory holds nothing on the query.",
+            "`exclude` set to the `tried` list: the memories are then packed another way. An empty text with `found` "
+            "false means that nothing in memory is about this.",
             schema.ContextArguments,
             schema.ContextResult,
             ToolVerbs.context,

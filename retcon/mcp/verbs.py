@@ -89,9 +89,9 @@ class ToolVerbs:
     def context(self, given: schema.ContextArguments) -> schema.ContextResult:
         """The best text within the budget."""
         where, budget = self._where(given), self._budget(given.budget)
-        recall = self.memory.recall(given.query, budget, where=where, exclude=given.exclude or ())
+        recall = self.memory.recall(given.query, budget, where=where, exclude=given.exclude or (), fill=False)
         return schema.ContextResult(
-            text=recall.text, tokens=recall.tokens, budget=recall.budget, action=recall.action,
+            found=recall.found, text=recall.text, tokens=recall.tokens, budget=recall.budget, action=recall.action,
             reason=recall.decision.reason, sources=_sources(recall.sources),
             dropped=dict(Counter(item.code for item in recall.dropped)), tried=list(recall.tried),
             more=self._more(recall), warnings=list(recall.warnings),
@@ -159,7 +159,7 @@ class ToolVerbs:
     def explain(self, given: schema.ContextArguments) -> schema.DecisionResult:
         """The decision alone."""
         where, budget = self._where(given), self._budget(given.budget)
-        decision = self.memory.decide(given.query, budget, where=where, exclude=given.exclude or ())
+        decision = self.memory.decide(given.query, budget, where=where, exclude=given.exclude or (), fill=False)
         plain = decision.to_dict() | {"budget": decision.budget}
         return schema.DecisionResult(**{name: plain[name] for name in schema.DecisionResult.model_fields})
 

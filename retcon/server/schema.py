@@ -115,6 +115,7 @@ class DecideIn(WhereIn):
     query: str
     budget: Budget = DEFAULT_BUDGET
     exclude: list[str] = Field([], description="Actions to leave out: those whose text held no answer.")
+    fill: bool = Field(True, description="Where nothing is about the query, give the newest notes; else no text.")
 
 
 class RecallIn(DecideIn):
@@ -139,6 +140,7 @@ class AskIn(WhereIn):
     safe: bool = Field(
         False, description="One more look, at whole notes, comes first: no right answer of theirs is lost."
     )
+    fill: bool = Field(True, description="Read the newest notes where nothing is about the question; else no call.")
 
 
 class ScopeQuery(BaseModel):
@@ -196,7 +198,11 @@ RECALL: dict[str, Any] = {
     "sources": [{"id": "4f1c2a", "text": NOTE["memory"], "whole": True, "timestamp": "2026-05-09T10:00:00"}],
     "dropped": [{"id": "9ab2", "code": "budget", "reason": "needs 30 tokens, 12 left", "tokens": 30}],
     "usage": {"model_calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.004},
-    "warnings": [], "tried": ["extract"], "record": None, "fidelity": None,
+    "warnings": [], "tried": ["extract"], "record": None, "fidelity": None, "found": True,
+    "evidence": {
+        "found": True, "notes": 4, "words": 1, "covered": 0.8, "score": 1.74, "similarity": None, "named": False,
+        "missing": ["get"],
+    },
     "why": "The sentences that matter: not all notes fit, and this should answer better than whole notes.",
 }  # fmt: skip
 
@@ -404,6 +410,19 @@ class UsageOut(BaseModel):
     seconds: float
 
 
+class EvidenceOut(BaseModel):
+    """Whether something in memory is about a query, and what that was read from."""
+
+    found: bool
+    notes: int = Field(description="Searched.")
+    words: int = Field(description="Of the query that may say what it is about; 0: it asks for memory as a whole.")
+    covered: float = Field(description="Share of its words that the best notes hold.")
+    score: float = Field(description="Of the best note.")
+    similarity: float | None = Field(description="Of the closest note, where embeddings were searched.")
+    named: bool = Field(description="It names the speaker of one of the best notes.")
+    missing: list[str] = Field(description="Its words that none of these notes holds.")
+
+
 class RecallOut(BaseModel):
     """Text within the budget, and why it is that text."""
 
@@ -423,6 +442,8 @@ class RecallOut(BaseModel):
     record: dict[str, Any] | None
     fidelity: dict[str, Any] | None
     why: str = Field(description="One plain sentence, for people; the decision's `reason` has the numbers.")
+    found: bool = Field(description="False: nothing in memory is about this, and the text, if any, only fills up.")
+    evidence: EvidenceOut | None
     candidates: list[CandidateOut] = []
 
 

@@ -250,7 +250,9 @@ class HttpVerbs:
         self._check_query(body)
         where = self._where(grant, body)
         with span("retcon.decide", budget=body.budget) as current:
-            found = self.memory.decide(body.query, body.budget, where=where, exclude=tuple(body.exclude))
+            found = self.memory.decide(
+                body.query, body.budget, where=where, exclude=tuple(body.exclude), fill=body.fill
+            )
             current.set_attribute("action", found.action)
         parts = contributions(self.memory.router, found)
         return found.to_dict() | {"contributions": parts, "actions": list(usable(self.memory.chat))}
@@ -261,8 +263,9 @@ class HttpVerbs:
         where = self._where(grant, body)
         with span("retcon.recall", budget=body.budget) as current:
             found = self.memory.recall(
-                body.query, body.budget, where=where, action=body.action, exclude=tuple(body.exclude)
-            )
+                body.query, body.budget, where=where, action=body.action, exclude=tuple(body.exclude),
+                fill=body.fill,
+            )  # fmt: skip
             current.set_attribute("action", found.action)
             current.set_attribute("tokens", found.tokens)
         plain = found.to_dict()
@@ -283,8 +286,9 @@ class HttpVerbs:
         self._check_budget(body.budget)
         with span("retcon.ask", budget=body.budget) as current:
             looks = self.memory.ask_stream(
-                question, body.budget, where=where, max_looks=body.max_looks, max_tokens=body.max_tokens, safe=body.safe
-            )
+                question, body.budget, where=where, max_looks=body.max_looks, max_tokens=body.max_tokens,
+                safe=body.safe, fill=body.fill,
+            )  # fmt: skip
             for number, step in enumerate(looks):
                 if isinstance(step, Look):
                     yield Event("seen", _seen(step, number + 1))
