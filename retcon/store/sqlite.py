@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import sqlite3
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -88,15 +89,19 @@ class SqliteStore:
         after: str | int | None = None,
         limit: int | None = None,
         superseded: bool = False,
+        newest: bool = False,
         skip_damaged: bool = False,
     ) -> Iterator[Note]:
-        """Notes of the scope in the order they were added, superseded ones on request; from a note or place on."""
+        """Notes of the scope in the order they were added, or the newest first; from a note or place on.
+
+        Superseded ones come on request.
+        """
         only = only or Filter()
         where, values = conditions(scope, only)
         if not superseded:
             where.append("newer.seq IS NULL")
         with self._read() as connection:
-            order, further = _from(connection, scope, after)
+            order, further = _from(connection, scope, after, newest)
         query = f"{NOTE} WHERE {' AND '.join([*where, *further])} ORDER BY {order}"
         found = 0
         for row in self._rows(query, [*values, *further.values()]):
@@ -125,6 +130,11 @@ class SqliteStore:
         query = "SELECT coalesce(sum(total), 0) FROM scope WHERE " + " AND ".join(where)
         with self._read() as connection:
             return int(connection.execute(query, values).fetchone()[0])
+
+    def count_current(self, scope: Scope, only: Filter) -> int:
+        """How many notes of the scope pass the filter, superseded ones left out."""
+        with self.snapshot(scope) as snapshot:
+            return len(snapshot.recent(sys.maxsize, only))
 
     def history(self, note_id: str) -> list[Note]:
         """Every version of the note, oldest first."""
@@ -336,7 +346,9 @@ SELECT coalesce(
 )"""  # the last slot of a scope up to a place; where its note is gone, by the index of slots
 
 
-def _from(connection: sqlite3.Connection, scope: Scope, after: str | int | None) -> tuple[str, dict[str, int]]:
+def _from(
+    connection: sqlite3.Connection, scope: Scope, after: str | int | None, newest: bool
+) -> tuple[str, dict[str, int]]:
     """By what to order the notes of a scope, and the conditions, with their values, under which they come after one.
 
     Where one row of `scope` holds them all, its slots are in the order of `seq` and have an index: no sort, and no walk
@@ -345,9 +357,11 @@ def _from(connection: sqlite3.Connection, scope: Scope, after: str | int | None)
     place = deleting.seqs_of(connection, [after])[0] if isinstance(after, str) else after
     where, values = conditions(scope, Filter())
     rows = connection.execute(f"SELECT id FROM scope WHERE {' AND '.join(where)} LIMIT 2", values).fetchall()
+    comes_after, way = ("<", " DESC") if newest else (">", "")
     if len(rows) != 1:
-        return "note.seq", {} if place is None else {"note.seq > ?": place}
+        return f"note.seq{way}", {} if place is None else {f"note.seq {comes_after} ?": place}
     further = {"note.scope = ?": rows[0][0]}
     if place is not None:
-        further["note.slot > ?"] = connection.execute(_LAST, {"place": place, "scope": rows[0][0]}).fetchone()[0]
-    return "note.slot", further
+        last = connection.execute(_LAST, {"place": place, "scope": rows[0][0]}).fetchone()[0]
+        further[f"note.slot {comes_after} ?"] = last
+    return f"note.slot{way}", further
