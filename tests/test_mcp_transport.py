@@ -443,7 +443,7 @@ def test_the_configuration_it_prints_starts_it(db: Path, monkeypatch: pytest.Mon
             async with Client(stdio_client(server, errlog=nowhere)) as client:
                 talk = Talk(client)
                 await talk.give("add_memory", text="Hello.")
-                assert (await talk.give("get_memory_context", query="hello"))["budget"] == 99
+                assert (await talk.give("recall_memories", query="hello"))["budget"] == 99
 
     play(scene)
     with Memory("a b.db") as memory:

@@ -286,6 +286,7 @@ class RecallResult(BaseModel):
     budget: int
     action: str = Field(description="How the text was made: retain keeps memories whole, extract quotes sentences.")
     sources: list[SourceItem] = Field(description="The memories behind the text.")
+    left_out: int = Field(description="How many candidates are not in the text.")
     tried: list[str] = Field(description="The actions spent so far: give them as `exclude` to get another text.")
     more: bool = Field(description="Whether something was left out that another text may hold.")
     warnings: list[str] = Field(default_factory=list)

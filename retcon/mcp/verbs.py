@@ -80,9 +80,8 @@ class ToolVerbs:
         page = list(islice(notes, given.limit + 1))
         shown = [schema.ListedItem.of(note) for note in page[: given.limit]]
         following = shown[-1].id if len(page) > given.limit else None
-        return schema.ListResult(
-            memories=shown, total=self.memory.store.count_current(where.scope, where.only), next=following
-        )
+        total = self.memory.store.count_current(where.scope, where.only)
+        return schema.ListResult(memories=shown, total=total, next=following)
 
     def _after(self, given: schema.ListArguments) -> str | None:
         """The note that a cursor names: the last one of the page before."""
@@ -114,7 +113,7 @@ class ToolVerbs:
         return schema.RecallResult(
             text=recall.text if found else "", found=found, tokens=recall.tokens if found else 0, budget=recall.budget,
             action=recall.action, sources=_sources(recall.sources) if found else [], tried=list(recall.tried),
-            more=found and self._more(recall), warnings=list(recall.warnings),
+            left_out=len(recall.dropped), more=found and self._more(recall), warnings=list(recall.warnings),
         )  # fmt: skip
 
     def _more(self, recall: Recall) -> bool:
