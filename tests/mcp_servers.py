@@ -29,7 +29,8 @@ from retcon.mcp import ToolVerbs, ToolWorkers, build
 from retcon.mcp.tools import TOOLS
 
 T = TypeVar("T")
-PROGRAM = [sys.executable, "-W", "error", "-m", "retcon", "mcp"]
+PYTHON = os.environ.get("RETCON_MCP_PYTHON", sys.executable)  # `make test-clients` names one with major 1 of mcp
+PROGRAM = [PYTHON, "-W", "error", "-m", "retcon", "mcp"]
 
 
 def start(db: Path, *options: str, few: bool = False) -> list[str]:

@@ -103,9 +103,7 @@ def test_tools_are_published_with_hints_and_schemas_without_a_null(open_server: 
 
 
 @pytest.mark.parametrize("options", [(), ("--user-id", "ann")])
-def test_three_tools_under_600_tokens_are_offered_by_default(
-    options: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_three_tools_under_600_tokens_are_offered_by_default(options: tuple[str, ...], tmp_path: Path) -> None:
     async def scene() -> None:
         async with over_stdio(tmp_path / "t.db", "--budget", "99", *options, few=True) as talk:
             listed = await talk.client.list_tools()

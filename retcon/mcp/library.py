@@ -8,16 +8,21 @@ error is raised and how HTTP is mounted.
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol
 
+import anyio
 import mcp.types
 from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared import exceptions
 from mcp.shared.message import SessionMessage
+from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.routing import Route
 
@@ -93,6 +98,22 @@ def _class_of(kind: str) -> str:
     return kind.title().replace("_", "")
 
 
+@contextlib.asynccontextmanager
+async def open_stdio() -> AsyncIterator[tuple[Any, Any]]:
+    """The messages that come on standard input, and where to send those for standard output."""
+    if not _FIRST:
+        async with stdio_server() as streams:
+            yield streams
+        return
+    # Major 1 closes what it was given as soon as it is done, and Python wants its own streams to the end.
+    with (
+        open(os.dup(sys.stdin.fileno()), encoding="utf-8", errors="replace") as heard,
+        open(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as said,
+    ):
+        async with stdio_server(anyio.wrap_file(heard), anyio.wrap_file(said)) as streams:
+            yield streams
+
+
 def error_message(code: int, message: str, to: str | int | None) -> SessionMessage:
     """An error to send by hand, under the id of what it answers."""
     told = {"jsonrpc": "2.0", "error": {"code": code, "message": message}}
@@ -100,8 +121,14 @@ def error_message(code: int, message: str, to: str | int | None) -> SessionMessa
         return SessionMessage(_types.JSONRPCError.model_validate(told | {"id": to}))
     if to is not None:
         return SessionMessage(_types.JSONRPCMessage.model_validate(told | {"id": to}))
-    nameless = _types.JSONRPCError.model_construct(**told, id=None)  # major 1 knows no error without an id
-    return SessionMessage(_types.JSONRPCMessage.model_construct(root=nameless))
+    return SessionMessage(_Nameless.model_validate(told))  # type: ignore[arg-type]
+
+
+class _Nameless(BaseModel):
+    """An error under no id, for which major 1 has no type of its own."""
+
+    jsonrpc: str
+    error: dict[str, Any]
 
 
 def http_app(server: Server[Any], path: str, security: TransportSecuritySettings) -> Any:

@@ -22,13 +22,12 @@ from typing import Any
 import anyio
 from anyio.abc import ObjectReceiveStream
 from mcp.server.lowlevel import Server
-from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from retcon.errors import InputError
-from retcon.mcp.library import PARSE_ERROR, error_message, http_app
+from retcon.mcp.library import PARSE_ERROR, error_message, http_app, open_stdio
 from retcon.mcp.server import ToolWorkers
 from retcon.serving import error_body, host_name, http_server, is_loopback, is_proxied, listen, one_line, url_host
 
@@ -58,7 +57,7 @@ async def _stdio(server: Server[Any], workers: ToolWorkers, close: Callable[[], 
     if sys.platform != "win32":  # where event loops take no signal handlers, and a signal just ends the process
         for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, 130)):
             loop.add_signal_handler(number, _end, workers, close, code)
-    async with stdio_server() as (read, write), _refuse_bad_lines(read, write) as heard:
+    async with open_stdio() as (read, write), _refuse_bad_lines(read, write) as heard:
         await server.run(heard, write, server.create_initialization_options())
 
 
@@ -75,7 +74,7 @@ async def _refuse_bad_lines(read: Any, write: Any) -> AsyncIterator[ObjectReceiv
     send, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
 
     async def relay() -> None:
-        async with send:
+        async with send, read:
             async for item in read:
                 if not isinstance(item, Exception):
                     await send.send(item)
