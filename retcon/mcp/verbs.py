@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -76,11 +77,12 @@ class ToolVerbs:
     def page(self, given: schema.ListArguments) -> schema.ListResult:
         """A page of memories, newest first."""
         where = self._where(given)
-        notes = self.memory.store.all(where.scope, where.only, after=self._after(given), newest=True)
+        notes = self.memory.store.all(where.scope, where.only, after=self._after(given), order="newest")
         page = list(islice(notes, given.limit + 1))
         shown = [schema.ListedItem.of(note) for note in page[: given.limit]]
         following = shown[-1].id if len(page) > given.limit else None
-        total = self.memory.store.count_current(where.scope, where.only)
+        with self.memory.store.snapshot(where.scope) as view:
+            total = len(view.recent(sys.maxsize, where.only))
         return schema.ListResult(memories=shown, total=total, next=following)
 
     def _after(self, given: schema.ListArguments) -> str | None:

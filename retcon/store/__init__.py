@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retcon.note import Filter, Note, Scope
 
+Order = Literal["oldest", "newest"]  # which note of a list comes first
 Progress = Callable[[int], None]  # called with the number of notes written so far
 
 
@@ -110,11 +111,10 @@ class Store(Protocol):
         after: str | None = None,
         limit: int | None = None,
         superseded: bool = False,
-        newest: bool = False,
         skip_damaged: bool = False,
+        order: Order = "oldest",
     ) -> Iterator[Note]: ...
-    def count(self, scope: Scope) -> int: ...
-    def count_current(self, scope: Scope, only: Filter) -> int: ...
+    def count(self, scope: Scope, *, superseded: bool = True) -> int: ...
     def history(self, note_id: str) -> list[Note]: ...
     def delete(self, note_ids: Sequence[str]) -> Deleted: ...
     def delete_all(self, scope: Scope) -> Deleted: ...
@@ -132,4 +132,15 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-__all__ = ["Deleted", "Forward", "Kept", "Postings", "Progress", "ReplyStats", "Snapshot", "Store", "TermStats"]
+__all__ = [
+    "Deleted",
+    "Forward",
+    "Kept",
+    "Order",
+    "Postings",
+    "Progress",
+    "ReplyStats",
+    "Snapshot",
+    "Store",
+    "TermStats",
+]

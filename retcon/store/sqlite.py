@@ -10,13 +10,12 @@ import contextlib
 import json
 import os
 import sqlite3
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from retcon.errors import InputError, NotFoundError, StoreError
 from retcon.note import Filter, Note, Scope
-from retcon.store import Deleted, Kept, Progress, ReplyStats, Snapshot, deleting, purging, replies, seal
+from retcon.store import Deleted, Kept, Order, Progress, ReplyStats, Snapshot, deleting, purging, replies, seal
 from retcon.store.checksum import checksum
 from retcon.store.connections import TIMEOUT, Connections, Sync, check_schema, translate_damage, translate_errors
 from retcon.store.rows import DERIVED, NOTE, conditions, read_note
@@ -89,10 +88,10 @@ class SqliteStore:
         after: str | int | None = None,
         limit: int | None = None,
         superseded: bool = False,
-        newest: bool = False,
         skip_damaged: bool = False,
+        order: Order = "oldest",
     ) -> Iterator[Note]:
-        """Notes of the scope in the order they were added, or the newest first; from a note or place on.
+        """Notes of the scope in the order they were added, or the other way round; from a note or place on.
 
         Superseded ones come on request.
         """
@@ -101,8 +100,8 @@ class SqliteStore:
         if not superseded:
             where.append("newer.seq IS NULL")
         with self._read() as connection:
-            order, further = _from(connection, scope, after, newest)
-        query = f"{NOTE} WHERE {' AND '.join([*where, *further])} ORDER BY {order}"
+            by, further = _from(connection, scope, after, order)
+        query = f"{NOTE} WHERE {' AND '.join([*where, *further])} ORDER BY {by}"
         found = 0
         for row in self._rows(query, [*values, *further.values()]):
             try:
@@ -124,17 +123,13 @@ class SqliteStore:
         with self._read() as connection:
             return deleting.seqs_of(connection, [note_id])[0]
 
-    def count(self, scope: Scope) -> int:
-        """How many notes the scope holds, superseded ones included."""
+    def count(self, scope: Scope, *, superseded: bool = True) -> int:
+        """How many notes the scope holds, with superseded ones or without."""
         where, values = conditions(scope, Filter())
-        query = "SELECT coalesce(sum(total), 0) FROM scope WHERE " + " AND ".join(where)
+        column = "total" if superseded else "notes"
+        query = f"SELECT coalesce(sum({column}), 0) FROM scope WHERE {' AND '.join(where)}"
         with self._read() as connection:
             return int(connection.execute(query, values).fetchone()[0])
-
-    def count_current(self, scope: Scope, only: Filter) -> int:
-        """How many notes of the scope pass the filter, superseded ones left out."""
-        with self.snapshot(scope) as snapshot:
-            return len(snapshot.recent(sys.maxsize, only))
 
     def history(self, note_id: str) -> list[Note]:
         """Every version of the note, oldest first."""
@@ -339,15 +334,19 @@ class SqliteStore:
                 yield from connection.execute(query, values)
 
 
-_LAST = """
+_SLOT = """
 SELECT coalesce(
   (SELECT slot FROM note WHERE seq = :place AND scope = :scope),
-  (SELECT max(slot) FROM note WHERE scope = :scope AND +seq < :place), -1
-)"""  # the last slot of a scope up to a place; where its note is gone, by the index of slots
+  (SELECT {end}(slot) FROM note WHERE scope = :scope AND +seq {side} :place), {none}
+)"""
+_SLOTS = {  # the slot of a place, or where its note is gone the one before it in that order, by the index of slots
+    "oldest": _SLOT.format(end="max", side="<", none=-1),
+    "newest": _SLOT.format(end="min", side=">", none=1 << 62),
+}
 
 
 def _from(
-    connection: sqlite3.Connection, scope: Scope, after: str | int | None, newest: bool
+    connection: sqlite3.Connection, scope: Scope, after: str | int | None, order: Order
 ) -> tuple[str, dict[str, int]]:
     """By what to order the notes of a scope, and the conditions, with their values, under which they come after one.
 
@@ -357,11 +356,11 @@ def _from(
     place = deleting.seqs_of(connection, [after])[0] if isinstance(after, str) else after
     where, values = conditions(scope, Filter())
     rows = connection.execute(f"SELECT id FROM scope WHERE {' AND '.join(where)} LIMIT 2", values).fetchall()
-    comes_after, way = ("<", " DESC") if newest else (">", "")
+    beyond, way = (">", "") if order == "oldest" else ("<", " DESC")
     if len(rows) != 1:
-        return f"note.seq{way}", {} if place is None else {f"note.seq {comes_after} ?": place}
+        return f"note.seq{way}", {} if place is None else {f"note.seq {beyond} ?": place}
     further = {"note.scope = ?": rows[0][0]}
     if place is not None:
-        last = connection.execute(_LAST, {"place": place, "scope": rows[0][0]}).fetchone()[0]
-        further[f"note.slot {comes_after} ?"] = last
+        named = {"place": place, "scope": rows[0][0]}
+        further[f"note.slot {beyond} ?"] = connection.execute(_SLOTS[order], named).fetchone()[0]
     return f"note.slot{way}", further
