@@ -163,7 +163,8 @@ def build(
 
     app = FastAPI(
         title="retcon", version=retcon.__version__, description=openapi.DESCRIPTION, docs_url=None, redoc_url=None,
-        openapi_url=None, generate_unique_id_function=lambda route: route.name, lifespan=lifespan, redirect_slashes=False, separate_input_output_schemas=False,
+        openapi_url=None, generate_unique_id_function=lambda route: route.name,
+        lifespan=lifespan, redirect_slashes=False, separate_input_output_schemas=False,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},  # they hold addresses
     )  # fmt: skip
     app.state.service = service
