@@ -54,6 +54,7 @@ lock: $(VENV)/made  ## pin the newest versions that pyproject.toml allows, with 
 	$(COMPILE) --upgrade --group transformers -c requirements/dev.lock -o requirements/transformers.lock
 	$(COMPILE) --upgrade pyproject.toml --extra mcp --extra server --extra http --group build --group clients -o requirements/clients.lock
 	$(COMPILE) --upgrade pyproject.toml --extra mcp --extra http --group build --group fastmcp -o requirements/fastmcp.lock
+	npm --prefix tests/clients install --package-lock-only --save-exact --ignore-scripts --omit-lockfile-registry-resolved @modelcontextprotocol/inspector@latest
 
 clean:  ## remove the virtual environment and what tools left behind
 	rm -rf $(VENV) $(CLIENTS) tests/clients/node_modules dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
