@@ -30,7 +30,10 @@ async def main(folder: str) -> None:
         again = (await client.call_tool("recall_memories", asked | {"exclude": first["tried"]})).structured_content
         print(again["action"], again["tokens"], "tokens:", again["text"])
 
-        wrong = await client.call_tool("get_memory", {"id": "nope"})
+        everything = (await client.call_tool("list_memories")).structured_content
+        print(everything["total"], "memory:", everything["memories"][0]["text"])
+
+        wrong = await client.call_tool("add_memory", {"text": "She is black.", "supersedes": "nope"})
         print("error" if wrong.is_error else "fine", wrong.content[0].text)  # type: ignore[union-attr]
 
 

@@ -418,6 +418,9 @@ def test_stdout_is_the_protocols_alone_and_no_log_holds_a_note(tmp_path: Path) -
         ("--http --port 70000", "65535"),
         ("--key-env PATH", "--http"),
         ("--user-id=", "user_id is empty"),
+        ("--tools nope", "'nope'"),
+        ("--tools nope --json", "'nope'"),
+        ("--tools ask_memory", "--model"),
         ("--budget -5", "-5"),
         ("--model http://127.0.0.1:1/v1", "--model-name"),
         ("--db no/such/folder/t.db", "no/such/folder"),
@@ -434,7 +437,9 @@ def test_a_port_that_is_taken_is_told_in_one_line(plain: Listening, db: Path) ->
 
 def test_the_configuration_it_prints_starts_it(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RETCON_DB")
-    entry = document("mcp", "--db", "a b.db", "-u", "ann", "--budget", "99", "--no-focus")["mcpServers"]["retcon"]
+    entry = document("mcp", "--db", "a b.db", "-u", "ann", "--budget", "99", "--no-focus", "--tools", "all")[
+        "mcpServers"
+    ]["retcon"]
     assert not Path("a b.db").exists()
 
     async def scene() -> None:

@@ -57,6 +57,7 @@ def mcp(
         raise InputError("--key-env, --allow-host and --allow-origin are for --http")
     bound, budget = whose.where().scope, check_budget(budget)
     ours = _import_server()
+    ours.choose(tools, model=True)  # a name that no tool has is refused here
     named, pages = tuple(allow_host or ()), tuple(allow_origin or ())
     address = ours.Address(host, port, _read_key(key_env), named, pages) if http else None
     workers = ours.ToolWorkers(max_seconds)

@@ -9,7 +9,8 @@ transport.py  standard input and output, streamable HTTP, the key, the end
 """
 
 from retcon.mcp.server import SECONDS, ToolWorkers, build
+from retcon.mcp.tools import choose
 from retcon.mcp.transport import PATH, Address, serve_http, serve_stdio
 from retcon.mcp.verbs import ToolVerbs
 
-__all__ = ["PATH", "SECONDS", "Address", "ToolVerbs", "ToolWorkers", "build", "serve_http", "serve_stdio"]
+__all__ = ["PATH", "SECONDS", "Address", "ToolVerbs", "ToolWorkers", "build", "choose", "serve_http", "serve_stdio"]
