@@ -419,7 +419,6 @@ def test_stdout_is_the_protocols_alone_and_no_log_holds_a_note(tmp_path: Path) -
         ("--key-env PATH", "--http"),
         ("--user-id=", "user_id is empty"),
         ("--tools nope", "'nope'"),
-        ("--tools nope --json", "'nope'"),
         ("--tools ask_memory", "--model"),
         ("--budget -5", "-5"),
         ("--model http://127.0.0.1:1/v1", "--model-name"),
