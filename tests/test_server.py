@@ -437,6 +437,29 @@ def test_docs_and_openapi_load_nothing_from_elsewhere(http: Any) -> None:
     assert all(kinds == {"application/json"} for kinds in errors)
 
 
+def test_docs_show_code_as_code_and_no_backticks(http: Any) -> None:
+    page = http.get("/docs").text
+    assert "`" not in page
+    assert "<code>exclude</code> what was <code>tried</code>" in page
+    assert "`exclude`" in http.get("/openapi.json").text
+
+
+def test_every_route_has_a_name_that_a_generated_client_can_show(http: Any) -> None:
+    paths = http.get("/openapi.json").json()["paths"]
+    names = {
+        f"{method} {path}": route["operationId"] for path, found in paths.items() for method, route in found.items()
+    }
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", name) for name in names.values())
+    assert len(set(names.values())) == len(names)
+    assert names.items() >= {
+        "post /memories": "add_memories", "get /memories": "list_memories", "delete /memories": "delete_memories",
+        "get /memories/{id}": "get_memory", "delete /memories/{id}": "delete_memory",
+        "post /memories/{id}/supersede": "supersede_memory", "get /memories/{id}/history": "get_history",
+        "get /memories/{id}/sources": "get_sources", "post /search": "search_memories", "post /recall": "recall",
+        "post /decide": "decide", "post /ask": "ask", "get /health": "get_health", "get /metrics": "get_metrics",
+    }.items()  # fmt: skip
+
+
 def test_examples_of_the_document_are_served(path: Path) -> None:
     with Memory(path, model=FakeChat(["9 May"] * 9)) as memory, client(memory) as http:
         document = http.get("/openapi.json").json()

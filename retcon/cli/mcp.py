@@ -18,6 +18,7 @@ from retcon.tokens import check_budget
 EXAMPLES = (
     "retcon mcp --db agent.db --user-id ann",
     "retcon mcp --db agent.db --user-id ann --json",
+    "retcon mcp --db agent.db --user-id ann --tools recall_memories,add_memory",
     "retcon mcp --db agent.db --http --port 8765",
     "RETCON_MCP_KEY=... retcon mcp --http --host 0.0.0.0 --allow-host box.lan --key-env RETCON_MCP_KEY",
 )
@@ -37,6 +38,9 @@ def mcp(
     allow_origin: Annotated[
         list[str] | None, option("--allow-origin", "URL", "Where web pages that may call come from. Repeatable.")
     ] = None,
+    tools: Annotated[
+        str | None, option("--tools", "NAMES", "Which tools to offer: all, or names with commas. Else three.")
+    ] = None,
     max_seconds: Annotated[float, option("--max-seconds", "S", "For one call; a late one ends.")] = 300.0,
     whose: opt.Whose,
     budget: opt.Budget = opt.BUDGET,
@@ -53,6 +57,7 @@ def mcp(
         raise InputError("--key-env, --allow-host and --allow-origin are for --http")
     bound, budget = whose.where().scope, check_budget(budget)
     ours = _import_server()
+    ours.choose(tools, model=True)  # a name that no tool has is refused here
     named, pages = tuple(allow_host or ()), tuple(allow_origin or ())
     address = ours.Address(host, port, _read_key(key_env), named, pages) if http else None
     workers = ours.ToolWorkers(max_seconds)
@@ -67,13 +72,13 @@ def mcp(
             "--model": model.model if opt.is_endpoint(model.model) else _absolute(model.model),
             "--model-name": model.name,
             "--no-focus": setup.no_focus or None, "--guard": setup.guard,
-            "--max-seconds": None if max_seconds == ours.SECONDS else max_seconds,
+            "--max-seconds": None if max_seconds == ours.SECONDS else max_seconds, "--tools": tools,
         }  # fmt: skip
         entry = _start_entry(given) if address is None else _url_entry(address, ours.PATH, key_env)
         show.document({"mcpServers": {"retcon": entry}})
         return
     with setup.open(db, create=True) as memory:
-        server = ours.build(ours.ToolVerbs(memory, bound_to(bound), budget), workers)
+        server = ours.build(ours.ToolVerbs(memory, bound_to(bound), budget), workers, tools)
         purger = Purger(memory.count_unpurged, memory.purge)
 
         def close() -> None:

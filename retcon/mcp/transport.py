@@ -20,15 +20,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
-import mcp.types as t
 from anyio.abc import ObjectReceiveStream
 from mcp.server.lowlevel import Server
-from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from retcon.errors import InputError
+from retcon.mcp.library import PARSE_ERROR, error_message, http_app, open_stdio
 from retcon.mcp.server import ToolWorkers
 from retcon.serving import error_body, host_name, http_server, is_loopback, is_proxied, listen, one_line, url_host
 
@@ -58,7 +57,7 @@ async def _stdio(server: Server[Any], workers: ToolWorkers, close: Callable[[], 
     if sys.platform != "win32":  # where event loops take no signal handlers, and a signal just ends the process
         for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, 130)):
             loop.add_signal_handler(number, _end, workers, close, code)
-    async with stdio_server() as (read, write), _refuse_bad_lines(read, write) as heard:
+    async with open_stdio() as (read, write), _refuse_bad_lines(read, write) as heard:
         await server.run(heard, write, server.create_initialization_options())
 
 
@@ -75,12 +74,12 @@ async def _refuse_bad_lines(read: Any, write: Any) -> AsyncIterator[ObjectReceiv
     send, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
 
     async def relay() -> None:
-        async with send:
+        async with send, read:
             async for item in read:
                 if not isinstance(item, Exception):
                     await send.send(item)
                 elif (answer := refusal(item)) is not None:
-                    await write.send(SessionMessage(answer))
+                    await write.send(answer)
 
     async with anyio.create_task_group() as group:
         group.start_soon(relay)
@@ -88,13 +87,12 @@ async def _refuse_bad_lines(read: Any, write: Any) -> AsyncIterator[ObjectReceiv
         group.cancel_scope.cancel()
 
 
-def refusal(error: Exception) -> t.JSONRPCError | None:
+def refusal(error: Exception) -> SessionMessage | None:
     """The answer to a line that is no message, under its id where it has one; an empty line gets none."""
     given = error.errors()[0]["input"] if isinstance(error, ValidationError) else None
     if isinstance(given, str) and not given.strip():
         return None
-    wrong = t.ErrorData(code=t.PARSE_ERROR, message="this line is no JSON-RPC message in UTF-8; nothing was done")
-    return t.JSONRPCError(jsonrpc="2.0", id=_id_in(given), error=wrong)
+    return error_message(PARSE_ERROR, "this line is no JSON-RPC message in UTF-8; nothing was done", _id_in(given))
 
 
 def _id_in(given: Any) -> str | int | None:
@@ -156,7 +154,7 @@ def serve_http(server: Server[Any], workers: ToolWorkers, close: Callable[[], No
     with listen(address.host, address.port) as opened:
         host, port = opened.getsockname()[:2]
         security = replace(address, port=port).security
-        app: Any = server.streamable_http_app(streamable_http_path=PATH, transport_security=security)
+        app = http_app(server, PATH, security)
         app = RequireHost(RefuseProxies(app) if address.key is None else RequireKey(app, address.key))
         web = http_server(app, seconds=SECONDS, grace=GRACE)
         print(f"retcon: MCP at http://{url_host(host)}:{port}{PATH}, Ctrl-C ends it", file=sys.stderr, flush=True)

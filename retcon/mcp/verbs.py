@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any
 
 from retcon import deadline, validate
@@ -73,6 +74,26 @@ class ToolVerbs:
         )  # fmt: skip
         return schema.AddResult(ids=[stored.id], stored=1)
 
+    def page(self, given: schema.ListArguments) -> schema.ListResult:
+        """A page of memories, newest first."""
+        where = self._where(given)
+        notes = self.memory.store.all(where.scope, where.only, after=self._after(given), order="newest")
+        page = list(islice(notes, given.limit + 1))
+        shown = [schema.ListedItem.of(note) for note in page[: given.limit]]
+        following = shown[-1].id if len(page) > given.limit else None
+        with self.memory.store.snapshot(where.scope) as view:
+            total = len(view.recent(sys.maxsize, where.only))
+        return schema.ListResult(memories=shown, total=total, next=following)
+
+    def _after(self, given: schema.ListArguments) -> str | None:
+        """The note that a cursor names: the last one of the page before."""
+        try:
+            return None if given.cursor is None else self._note(given.cursor, given).id
+        except NotFoundError:
+            raise InputError(
+                "the cursor is not one that list_memories gave, or its memory is gone: list anew"
+            ) from None
+
     def search(self, given: schema.SearchArguments) -> schema.SearchResult:
         """Ranked memories."""
         hits = self.memory.search(given.query, where=self._where(given, given.metadata), top_k=given.top_k)
@@ -86,26 +107,27 @@ class ToolVerbs:
         ]  # fmt: skip
         return schema.SearchResult(results=found, count=len(found))
 
-    def context(self, given: schema.ContextArguments) -> schema.ContextResult:
-        """The best text within the budget."""
+    def recall(self, given: schema.RecallArguments) -> schema.RecallResult:
+        """The best text within the budget; none where nothing in memory is about the query."""
         where, budget = self._where(given), self._budget(given.budget)
         recall = self.memory.recall(given.query, budget, where=where, exclude=given.exclude or (), fill=False)
-        return schema.ContextResult(
-            found=recall.found, text=recall.text, tokens=recall.tokens, budget=recall.budget, action=recall.action,
-            reason=recall.decision.reason, sources=_sources(recall.sources),
-            dropped=dict(Counter(item.code for item in recall.dropped)), tried=list(recall.tried),
-            more=self._more(recall), warnings=list(recall.warnings),
+        return schema.RecallResult(
+            text=recall.text, found=recall.found, tokens=recall.tokens, budget=recall.budget, action=recall.action,
+            sources=_sources(recall.sources), tried=list(recall.tried), left_out=len(recall.dropped),
+            more=recall.found and self._more(recall), warnings=list(recall.warnings),
         )  # fmt: skip
 
     def _more(self, recall: Recall) -> bool:
-        return bool(recall.sources or recall.dropped) and bool(set(usable(self.memory.chat)).difference(recall.tried))
+        """Whether another action may show what this text left out."""
+        left_out = bool(recall.dropped) or not all(source.whole for source in recall.sources)
+        return left_out and bool(set(usable(self.memory.chat)).difference(recall.tried))
 
     def ask(self, given: schema.AskArguments) -> schema.AskResult:
         """The model's answer from what memory recalls."""
         if self.memory.chat is None:
             raise InputError(
                 "ask_memory needs a model, and this server has none (--model or RETCON_MODEL): "
-                "use get_memory_context and read the text yourself"
+                "use recall_memories and read the text yourself"
             )
         answer = self.memory.ask(
             given.question, self._budget(given.budget), where=self._where(given), max_looks=given.max_looks,
@@ -156,7 +178,7 @@ class ToolVerbs:
             raise InputError("name a user_id, agent_id or run_id: this tool never empties a whole store")
         return _delete_result(self.memory.delete_all(where=Where(scope)))
 
-    def explain(self, given: schema.ContextArguments) -> schema.DecisionResult:
+    def explain(self, given: schema.RecallArguments) -> schema.DecisionResult:
         """The decision alone."""
         where, budget = self._where(given), self._budget(given.budget)
         decision = self.memory.decide(given.query, budget, where=where, exclude=given.exclude or (), fill=False)

@@ -177,7 +177,8 @@ def build(
 
     app = FastAPI(
         title="retcon", version=retcon.__version__, description=openapi.DESCRIPTION, docs_url=None, redoc_url=None,
-        openapi_url=None, lifespan=lifespan, redirect_slashes=False, separate_input_output_schemas=False,
+        openapi_url=None, generate_unique_id_function=lambda route: route.name,
+        lifespan=lifespan, redirect_slashes=False, separate_input_output_schemas=False,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},  # they hold addresses
     )  # fmt: skip
     app.state.service = service
@@ -218,23 +219,23 @@ def _add_write_routes(app: FastAPI, service: Service) -> None:
     verbs = service.verbs
 
     @app.post("/memories", responses=_responses(s.AddOut, 400, 404, 409, 507), tags=["write"])
-    async def add(request: Request, body: s.AddIn, key: Key = None) -> Response:
+    async def add_memories(request: Request, body: s.AddIn, key: Key = None) -> Response:
         """Store a text, or a list of messages, as raw notes, in one transaction."""
         return await service.write(request, key, verbs.add, body)
 
     @app.delete("/memories", responses=_responses(s.DeletedOut), tags=["write"])
-    async def delete_all(request: Request, query: Annotated[s.ScopeQuery, Query()], key: Key = None) -> Response:
+    async def delete_memories(request: Request, query: Annotated[s.ScopeQuery, Query()], key: Key = None) -> Response:
         """Delete all notes of a user, agent or run, and all that stands on them."""
         _refuse_repeats(request)
         return await service.write(request, key, verbs.delete_all, query)
 
     @app.delete("/memories/{id}", responses=_responses(s.DeletedOut, 404), tags=["write"])
-    async def delete(request: Request, id: NoteId, key: Key = None) -> Response:  # noqa: A002
+    async def delete_memory(request: Request, id: NoteId, key: Key = None) -> Response:  # noqa: A002
         """Delete a note and all that stands on it. A note that it corrected is current again."""
         return await service.write(request, key, verbs.delete, id)
 
     @app.post("/memories/{id}/supersede", responses=_responses(s.SupersedeOut, 400, 404, 409, 507), tags=["write"])
-    async def supersede(request: Request, id: NoteId, body: s.SupersedeIn, key: Key = None) -> Response:  # noqa: A002
+    async def supersede_memory(request: Request, id: NoteId, body: s.SupersedeIn, key: Key = None) -> Response:  # noqa: A002
         """Correct a note: recall finds the correction from now on, and history shows both."""
         return await service.write(request, key, verbs.supersede, id, body)
 
@@ -243,29 +244,29 @@ def _add_read_routes(app: FastAPI, service: Service) -> None:
     verbs = service.verbs
 
     @app.get("/memories", responses=_responses(s.ListOut), tags=["read"])
-    async def page_of_notes(request: Request, query: Annotated[s.ListQuery, Query()]) -> Response:
+    async def list_memories(request: Request, query: Annotated[s.ListQuery, Query()]) -> Response:
         """Notes in the order they were added, or the newest first, page by page."""
         _refuse_repeats(request)
         return await service.read(request, verbs.page, query)
 
     @app.get("/memories/{id}", responses=_responses(s.NoteOut, 404), tags=["read"])
-    async def get(request: Request, id: NoteId) -> Response:  # noqa: A002
+    async def get_memory(request: Request, id: NoteId) -> Response:  # noqa: A002
         """One note."""
         return await service.read(request, verbs.get, id)
 
     @app.get("/memories/{id}/history", responses=_responses(s.PageOut, 404), tags=["read"])
-    async def history(request: Request, id: NoteId, query: Annotated[s.HistoryQuery, Query()]) -> Response:  # noqa: A002
+    async def get_history(request: Request, id: NoteId, query: Annotated[s.HistoryQuery, Query()]) -> Response:  # noqa: A002
         """Every version of a note, oldest first, page by page."""
         _refuse_repeats(request)
         return await service.read(request, verbs.history, id, query)
 
     @app.get("/memories/{id}/sources", responses=_responses(s.SourcesOut, 404), tags=["read"])
-    async def sources(request: Request, id: NoteId) -> Response:  # noqa: A002
+    async def get_sources(request: Request, id: NoteId) -> Response:  # noqa: A002
         """The raw notes behind a note (itself), or behind the record that a recall names."""
         return await service.read(request, verbs.sources, id)
 
     @app.post("/search", responses=_responses(s.SearchOut, 400), tags=["read"])
-    async def search(request: Request, body: s.SearchIn) -> Response:
+    async def search_memories(request: Request, body: s.SearchIn) -> Response:
         """The best notes for a query."""
         return await service.read(request, verbs.search, body)
 
@@ -299,7 +300,7 @@ def _add_service_routes(app: FastAPI, service: Service) -> None:
     verbs = service.verbs
 
     @app.get("/health", responses=_responses(s.HealthOut), tags=["service"])
-    async def health(request: Request) -> Response:
+    async def get_health(request: Request) -> Response:
         """Whether the store can be read and every thread is there. With a key, also how many notes it may see."""
         if service.workers.broken:
             raise Refusal(503, "threads", "a thread of this server has ended", Retry_After="1")
@@ -314,7 +315,7 @@ def _add_service_routes(app: FastAPI, service: Service) -> None:
         return await service.read(request, look)
 
     @app.get("/metrics", response_class=PlainTextResponse, responses=_responses(None), tags=["service"])
-    async def metrics(request: Request) -> Response:
+    async def get_metrics(request: Request) -> Response:
         """Counts and times as Prometheus text. They tell of everybody, so they are for admin keys."""
         _for_admins("metrics", request)
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,7 @@ def html(found: dict[str, Any]) -> str:
 def _page(found: dict[str, Any]) -> Iterator[str]:
     yield "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
     yield f"<title>retcon {escape(found['info']['version'])}: API</title><style>{_STYLE}</style><main>"
-    yield f"<h1>retcon {escape(found['info']['version'])}</h1><p>{escape(found['info']['description'])}</p>"
+    yield f"<h1>retcon {escape(found['info']['version'])}</h1><p>{_prose(found['info']['description'])}</p>"
     yield "<p>For programs: <a href=openapi.json>openapi.json</a></p>"
     for path, methods in found["paths"].items():
         for method, route in methods.items():
@@ -60,13 +61,13 @@ def _page(found: dict[str, Any]) -> Iterator[str]:
 
 def _route(found: dict[str, Any], path: str, method: str, route: dict[str, Any]) -> Iterator[str]:
     yield f"<h2><span class=method>{method}</span> <code>{escape(path)}</code></h2>"
-    yield f"<p>{escape(route.get('description', ''))}</p>"
+    yield f"<p>{_prose(route.get('description', ''))}</p>"
     asked = _schema(found, route.get("requestBody", {}))
     yield f"<pre>{escape(_curl(path, method, asked))}</pre>"
     yield from _fields(asked, route.get("parameters", []))
     for code, answer in route["responses"].items():
         shown = _schema(found, answer)
-        yield f"<details><summary>{code}: {escape(answer.get('description', ''))}</summary>"
+        yield f"<details><summary>{code}: {_prose(answer.get('description', ''))}</summary>"
         for example in shown.get("examples", [])[:1]:
             yield f"<pre>{escape(json.dumps(example, indent=2))}</pre>"
         yield "</details>"
@@ -85,8 +86,13 @@ def _fields(asked: dict[str, Any], parameters: list[dict[str, Any]]) -> Iterator
     named = [(name, field.get("description", "")) for name, field in asked.get("properties", {}).items()]
     named += [(each["name"], each.get("description", "")) for each in parameters]
     if named:
-        rows = (f"<tr><td><code>{escape(name)}</code><td>{escape(text)}" for name, text in named)
+        rows = (f"<tr><td><code>{escape(name)}</code><td>{_prose(text)}" for name, text in named)
         yield f"<details><summary>fields</summary><table>{''.join(rows)}</table></details>"
+
+
+def _prose(text: str) -> str:
+    """The text as HTML; what stands between backticks, as the document writes code for other viewers, is code here."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _schema(found: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
