@@ -18,7 +18,7 @@ from serving import client
 from retcon import Memory
 from retcon.aio import AsyncMemory
 from retcon.evidence import LARGEST, NOTHING, Match, QueryWord, Rule, query_words, settle, shipped_rule, weigh
-from retcon.mcp.schema import ContextArguments
+from retcon.mcp.schema import RecallArguments
 from retcon.mcp.verbs import ToolVerbs
 from retcon.model.fake import FakeChat
 
@@ -268,8 +268,8 @@ def test_http_says_it_and_takes_fill() -> None:
 def test_the_mcp_tool_gives_no_text_where_nothing_is_about_the_query() -> None:
     with remember(*NOTES) as memory:
         tools = ToolVerbs(memory, budget=64)
-        nothing = tools.context(ContextArguments(query=OFF_TOPIC[0]))
-        about = tools.context(ContextArguments(query="vet"))
+        nothing = tools.recall(RecallArguments(query=OFF_TOPIC[0]))
+        about = tools.recall(RecallArguments(query="vet"))
     assert (nothing.found, nothing.text, nothing.warnings, nothing.more) == (False, "", [NOTHING], False)
     assert (about.found, about.text) == (True, NOTES[1])
 
