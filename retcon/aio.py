@@ -40,6 +40,7 @@ class Options(TypedDict, total=False):
     focus: bool
     guard: Guard
     sync: Sync
+    stamp: bool
     now: Callable[[], datetime]
     new_id: Callable[[], str]
 

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PATH = "retcon.db"
 DEFAULT_BUDGET = 256
+Expiry = str | date | timedelta  # a datetime is a date
 MODELS = ("model", "reader")  # of what a router was learned with
 
 
@@ -78,6 +79,7 @@ class Memory:
         focus: bool = True,
         guard: Guard = "warn",
         sync: Sync = "full",
+        stamp: bool = True,
         now: Callable[[], datetime] = utc_now,
         new_id: Callable[[], str] = random_id,
     ) -> None:
@@ -93,6 +95,8 @@ class Memory:
         this query. `guard="strict"` takes the best action without a model in place of a record that states a number,
         date or name which no source supports; "warn" keeps it and says so.
 
+        A note that is added without a timestamp is of the day on which it was stored; with `stamp=False` of none.
+
         A write that has returned survives a kill of the process and, with `sync="full"`, a loss of power; "normal" is
         quicker and may lose the last writes with the power, never more.
         """
@@ -102,7 +106,7 @@ class Memory:
         self.retriever = retrieve.check_retriever(retriever)
         self.top_k = validate.whole("top_k", top_k)
         self.cap = validate.whole("cap", cap, most=10_000_000)
-        self.now, self.new_id = now, new_id
+        self.stamp, self.now, self.new_id = stamp, now, new_id
         self._owns_chat = isinstance(model, str)
         self.chat = None if model is None else chat(model, name=model_name, key=_key(model, api_key), timeout=timeout)
         # the default router was learned with one model and serves with any: no warning, but no certificate either
@@ -141,16 +145,19 @@ class Memory:
         speaker: str | None = None,
         timestamp: str | datetime | float | None = None,
         metadata: Mapping[str, Any] | None = None,
+        expires_at: Expiry | None = None,
     ) -> list[Note]:
         """The notes as stored: one for a text or a message, one each for a list of them, in one transaction.
 
-        With an `id`, adding the same note again changes nothing. Turns of a list, and turns of one session, are found
-        also by the words of the turn before them.
+        With an `id`, adding the same note again changes nothing. From `expires_at` on (ISO 8601, a datetime, or a
+        timedelta from now) a note is not recalled; the next purge removes it. Turns of a list, and turns of one session,
+        are found also by the words of the turn before them.
         """
         if id is not None and not isinstance(what, (str, Mapping)):
             raise InputError("an id names one note: give each item of a list its own 'id'")
         shared: dict[str, Any] = {"id": id, "user_id": user_id, "agent_id": agent_id, "run_id": run_id}
         shared |= {"session": session, "speaker": speaker, "timestamp": timestamp, "metadata": metadata}
+        shared |= {"expires_at": expires_at}
         notes = list(self._notes(validate.drafts(what, **shared), chained=not isinstance(what, (str, Mapping))))
         return self.store.get_many(self.store.add(notes))
 
@@ -164,19 +171,24 @@ class Memory:
         speaker: str | None = None,
         session: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        expires_at: Expiry | None = None,
     ) -> Note:
         """The correction as stored. Recall finds it in place of the older note, which `history` still shows.
 
-        Where the older note has a timestamp and none is given, the correction is of now.
+        A correction without a timestamp is of now. It expires when the older note would have; `expires_at` says
+        otherwise, "never" too.
         """
         old = self.get(id)
+        if expires_at is None and old.expires_at is not None and old.expires_at <= self._utc():
+            raise InputError(f"note {old.id!r} expired at {old.expires_at}: say when its correction does, or 'never'")
         if timestamp is None and old.timestamp is not None:
             timestamp = self._stamp()
         fields = {
             "id": new_id or self.new_id(), "text": text, "timestamp": timestamp, "supersedes": old.id,
             "speaker": speaker or old.speaker, "session": session or old.session,
-            "metadata": old.metadata if metadata is None else metadata,
-            "user_id": old.user_id, "agent_id": old.agent_id, "run_id": old.run_id,
+            "metadata": old.metadata if metadata is None else metadata, "live": self.stamp,
+            "expires_at": old.expires_at if expires_at is None else expires_at, "user_id": old.user_id,
+            "agent_id": old.agent_id, "run_id": old.run_id,
         }  # fmt: skip
         return self.store.get_many(self.store.add([validate.note(fields, created_at=self._stamp())]))[0]
 
@@ -451,7 +463,7 @@ class Memory:
         stamp = self._stamp()
         last: dict[tuple[str | None, ...], str] = {}  # scope -> id of its newest note
         for draft in drafts:
-            note = self._note(draft, stamp)
+            note = self._note({"live": self.stamp and "created_at" not in draft} | draft, stamp)
             scope = (note.user_id, note.agent_id, note.run_id)
             if chained and note.session is None and "follows" not in draft:
                 note = replace(note, follows=last.get(scope))
@@ -459,7 +471,11 @@ class Memory:
             yield note
 
     def _parse(self, lines: Iterable[str]) -> Iterator[Note]:
-        return jsonl.parse(lines, partial(self._note, stamp=self._stamp()))
+        return jsonl.parse(lines, partial(self._loaded, stamp=self._stamp()))
+
+    def _loaded(self, draft: dict[str, Any], stamp: str) -> Note:
+        """The note of a line; only one that says when it was stored can have been added live."""
+        return self._note(draft if "created_at" in draft else draft | {"live": False}, stamp)
 
     def _note(self, draft: Mapping[str, Any], stamp: str) -> Note:
         named = draft if "id" in draft else {**draft, "id": self.new_id()}
@@ -467,6 +483,10 @@ class Memory:
 
     def _stamp(self) -> str:
         return self.now().isoformat(timespec="seconds")
+
+    def _utc(self) -> str:
+        """Now, as expiries are kept."""
+        return validate.utc(self.now())
 
     def stats(self) -> dict[str, int | str]:
         """Facts about the store: schema, counts of notes, scopes, records and vectors, bytes, a quick check."""

@@ -55,8 +55,10 @@ class Filter:
     since: str | None = None
     until: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    now: str | None = None  # leaves out notes that have expired by then, UTC to the second; None keeps them
 
     def __bool__(self) -> bool:
+        """Whether it may leave out notes that have not expired."""
         return bool(self.session is not None or self.since or self.until or self.metadata)
 
 

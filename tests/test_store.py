@@ -29,6 +29,8 @@ COLUMNS = {
     "text": "'other'",
     "metadata": "'{}'",
     "created_at": "'2020'",
+    "live": 0,
+    "expires_at": "'2020'",
 }
 
 

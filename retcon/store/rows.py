@@ -13,7 +13,8 @@ from retcon.store.checksum import checksum
 
 _SUMMED = (
     "note.seq, note.id, scope.user_id, scope.agent_id, scope.run_id, note.slot, note.session, note.speaker,"
-    " note.timestamp, note.at, note.text, note.metadata, note.created_at, before.id, older.id"
+    " note.timestamp, note.at, note.text, note.metadata, note.created_at, before.id, older.id,"
+    " note.live, note.expires_at"
 )
 _LINKED = """
 FROM note JOIN scope ON scope.id = note.scope
@@ -29,17 +30,34 @@ _NEWER = "LEFT JOIN note AS newer ON newer.supersedes = note.seq\n"
 NOTE = f"SELECT {_SUMMED}, note.sum, newer.id {_LINKED}{_NEWER}"
 NOTE_AND_BEFORE = f"SELECT {_SUMMED}, note.sum, newer.id, before.text {_LINKED}{_NEWER}"  # with the turn before it
 SLOT = 5  # where a row of the NOTE query has the slot
+_COMMON, SUM = 15, 17  # so many columns every checksum is over; where the row has the checksum itself
+
+
+def sum_note(row: Sequence[Any]) -> int:
+    """The checksum of a note, over all columns of a SUMMED or NOTE row that come before the kept one.
+
+    The last two, `live` and `expires_at`, count only where one of them is set: so rows from before there were such
+    columns keep the checksum that they have.
+    """
+    rest = row[_COMMON:SUM]
+    return checksum(*row[:_COMMON], *(rest if rest[0] or rest[1] is not None else ()))
+
+
+def is_damaged(row: Sequence[Any]) -> bool:
+    """Whether the note in a SUMMED or NOTE row is not what was written."""
+    return bool(sum_note(row) != row[SUM])
 
 
 def read_note(row: Sequence[Any]) -> Note:
     """The note in a row of the NOTE query; an error where it is not what was written."""
-    if checksum(*row[:15]) != row[15]:
+    if is_damaged(row):
         name = row[1] if isinstance(row[1], str) else "?"
         raise sqlite3.DatabaseError(f"note {name!r} does not match its checksum; 'retcon check' says what to do")
     return Note(
         id=row[1], text=row[10], speaker=row[7], session=row[6], timestamp=row[8],
         user_id=row[2] or None, agent_id=row[3] or None, run_id=row[4] or None,
-        metadata=read_metadata(row[11]), follows=row[13], supersedes=row[14], superseded_by=row[16], created_at=row[12],
+        metadata=read_metadata(row[11]), follows=row[13], supersedes=row[14], superseded_by=row[18], created_at=row[12],
+        live=bool(row[15]), expires_at=row[16],
     )  # fmt: skip
 
 
@@ -52,10 +70,19 @@ def read_metadata(stored: str) -> dict[str, Any]:
     return found
 
 
+UNEXPIRED = "(note.expires_at IS NULL OR note.expires_at > ?)"  # both are UTC to the second, so texts compare as times
+
+
 def epoch(timestamp: str) -> float:
     """Seconds since 1970 of an ISO timestamp; one without a zone is read as UTC."""
     moment = datetime.fromisoformat(timestamp)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def time_of(note: Note) -> float | None:
+    """When the note is of, in seconds since 1970: its timestamp, or for a live note without one when it was stored."""
+    moment = note.timestamp or (note.created_at if note.live else None)
+    return epoch(moment) if moment else None
 
 
 def conditions(scope: Scope, only: Filter) -> tuple[list[str], list[Any]]:
@@ -74,6 +101,9 @@ def conditions(scope: Scope, only: Filter) -> tuple[list[str], list[Any]]:
     if only.until:
         where.append("note.at <= ?")
         values.append(_end_of(only.until))
+    if only.now is not None:
+        where.append(UNEXPIRED)
+        values.append(only.now)
     return where, values
 
 

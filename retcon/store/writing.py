@@ -11,8 +11,7 @@ from functools import lru_cache
 from retcon.errors import ConflictError, InputError, NotFoundError
 from retcon.note import Note
 from retcon.store import postings, seal
-from retcon.store.checksum import checksum
-from retcon.store.rows import NOTE, epoch, read_note
+from retcon.store.rows import NOTE, read_note, sum_note, time_of
 from retcon.words import CONTEXT, OWN, spoken_date, stem_words, term_key, words
 
 FLUSH = 50_000  # notes whose index entries are written together during a bulk add
@@ -29,8 +28,8 @@ class _OpenScope:
 
 _INSERT = (
     "INSERT INTO note"
-    " (seq, id, slot, session, speaker, timestamp, at, text, metadata, created_at, follows, supersedes, scope, sum)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " (seq, id, slot, session, speaker, timestamp, at, text, metadata, created_at, live, expires_at,"
+    " follows, supersedes, scope, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 
@@ -71,11 +70,12 @@ class Writer:
         seq, self.next_seq = self.next_seq, self.next_seq + 1
         name = (seq, note.id)
         rest = (
-            slot, note.session, note.speaker, note.timestamp, epoch(note.timestamp) if note.timestamp else None,
-            note.text, _to_json(dict(note.metadata)) if note.metadata else "{}", note.created_at or "",
+            slot, note.session, note.speaker, note.timestamp, time_of(note), note.text,
+            _to_json(dict(note.metadata)) if note.metadata else "{}", note.created_at or "",
         )  # fmt: skip
-        self.sums.append(checksum(*name, *scope.ids, *rest, before.id, note.supersedes))
-        self.connection.execute(_INSERT, (*name, *rest, before.seq, older, scope.id, self.sums[-1]))
+        last = (int(note.live), note.expires_at)
+        self.sums.append(sum_note((*name, *scope.ids, *rest, before.id, note.supersedes, *last)))
+        self.connection.execute(_INSERT, (*name, *rest, *last, before.seq, older, scope.id, self.sums[-1]))
         keys = term_keys(note.text)
         self.last[scope.id, note.session] = _Turn(note.id, seq, keys)
         scope.pending[slot] = make_doc(seq, slot, note, keys, before.keys)
