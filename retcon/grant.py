@@ -60,8 +60,9 @@ class Grant:
 
     def where(self, **words: Unpack[WhereWords]) -> Where:
         """Which notes a request is about: those that its words describe, within what is granted."""
-        scope = self.narrow(validate.scope(*(words.get(name) for name in IDS)))  # told before all else that is wrong
-        return replace(Where.of(**words), scope=scope)
+        self.narrow(validate.scope(*(words.get(name) for name in IDS)))  # told before all else that is wrong
+        asked = Where.of(**words)
+        return replace(asked, scope=self.narrow(asked.scope))  # filters name ids too
 
     def name(self, given: str) -> str:
         """The id under which a note is stored that this caller calls so.

@@ -59,7 +59,7 @@ class Memory:
     """Notes in one SQLite file, recalled under a token budget. No key, no network, no download.
 
     What reads takes a `where`, or its words as keywords: whose notes (user_id, agent_id, run_id), and which of them
-    (session, since, until, metadata).
+    (session, since, until, metadata; `filters` with operators, see `retcon.filters`).
     """
 
     def __init__(
@@ -150,8 +150,9 @@ class Memory:
         """The notes as stored: one for a text or a message, one each for a list of them, in one transaction.
 
         With an `id`, adding the same note again changes nothing. From `expires_at` on (ISO 8601, a datetime, or a
-        timedelta from now) a note is not recalled; the next purge removes it. Turns of a list, and turns of one session,
-        are found also by the words of the turn before them.
+        timedelta from now) a note is not recalled; the next purge removes it.
+
+        Turns of a list, and turns of one session, are found also by the words of the turn before them.
         """
         if id is not None and not isinstance(what, (str, Mapping)):
             raise InputError("an id names one note: give each item of a list its own 'id'")
@@ -213,14 +214,15 @@ class Memory:
     def purge(self) -> bool:
         """Whether deleted words are gone from the files, which are rewritten for it; False while others read.
 
+        Notes that have expired are deleted first, with all that stands on them and the versions that they corrected.
         `close` does it where a delete waits for it, and a server does it in the background. A rewrite takes about a
         second for 100 MB, and writers wait for it. What could not be purged stays due, in the file.
         """
-        return self.store.purge(at=self._stamp())
+        return self.store.purge(at=self._stamp(), now=self._utc())
 
     def count_unpurged(self) -> int:
-        """How many deletes there were whose words may still lie in the files."""
-        return self.store.count_unpurged()
+        """How many deletes there were whose words may still lie in the files, and notes that have expired since."""
+        return self.store.count_unpurged(now=self._utc())
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -235,13 +237,15 @@ class Memory:
         after: str | None = None,
         limit: int | None = None,
         superseded: bool = False,
+        expired: bool = False,
         **words: Unpack[WhereWords],
     ) -> list[Note]:
-        """Notes in the order they were added; superseded ones only on request.
+        """Notes in the order they were added; superseded and expired ones only on request.
 
         With `after`, the id of a note, those that were added after it: so a page goes on where the one before it ended.
         """
         found = resolve(where, words)
+        found = found if expired else found.unexpired(self.now())
         after = None if after is None else validate.note_id(after)
         return list(self.store.all(found.scope, found.only, after=after, limit=limit, superseded=superseded))
 
@@ -306,9 +310,10 @@ class Memory:
         return retrieve.cluster(query, hits, costs, cap=self.cap)
 
     def _search(self, query: str, where: Where, top_k: int, *, fill: bool) -> tuple[Hit, ...]:
+        where = where.unexpired(self.now())
         with span("retcon.retrieve", top_k=top_k):
             if self.retriever in retrieve.NEEDS_VECTORS:
-                retrieve.embed_missing(self.store, where.scope, self.embed)
+                retrieve.embed_missing(self.store, where, self.embed)
             return retrieve.search(
                 self.store, query, where, top_k=top_k, retriever=self.retriever, embed=self.embed, fill=fill
             )
@@ -519,11 +524,11 @@ class Memory:
     def close(self, *, purge: bool = True) -> None:
         """Close the file, and the model if the memory opened it; the memory cannot be used after.
 
-        Where a delete waits for a purge, that comes first; with `purge=False` it stays due, in the file.
+        Where a delete or an expired note waits for a purge, that comes first; with `purge=False` it stays due.
         """
         if purge:
             with contextlib.suppress(StoreError):  # closed before, or not to be written: it stays due
-                if self.store.count_unpurged():
+                if self.count_unpurged():
                     self.purge()
         self.store.close()
         close = getattr(self.chat, "close", None)

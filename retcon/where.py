@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, Self, TypedDict, Unpack
 
-from retcon import validate
+from retcon import filters, validate
 from retcon.errors import InputError
 from retcon.note import Filter, Scope
 
@@ -32,6 +32,7 @@ class WhereWords(ScopeWords, total=False):
     since: str | datetime | None
     until: str | datetime | None
     metadata: Mapping[str, Any] | None
+    filters: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +46,14 @@ class Where:
     def of(cls, **words: Unpack[WhereWords]) -> Self:
         """The value that the keywords describe, each of them checked; one that is None may be anything."""
         _refuse_unknown(words, WhereWords, "Where.of")
-        return cls(
-            validate.scope(words.get("user_id"), words.get("agent_id"), words.get("run_id")),
-            validate.only(words.get("session"), words.get("since"), words.get("until"), words.get("metadata")),
-        )
+        scope = validate.scope(words.get("user_id"), words.get("agent_id"), words.get("run_id"))
+        only = validate.only(words.get("session"), words.get("since"), words.get("until"), words.get("metadata"))
+        said = filters.read(words.get("filters"))
+        return cls(_narrow(scope, said.scope), replace(only, condition=said.condition))
+
+    def unexpired(self, now: datetime) -> Self:
+        """The same notes, without those that have expired by then."""
+        return replace(self, only=replace(self.only, now=validate.utc(now)))
 
 
 def resolve(where: Where | None, words: WhereWords) -> Where:
@@ -62,8 +67,17 @@ def resolve_scope(where: Where | None, words: ScopeWords) -> Scope:
     _refuse_unknown(words, ScopeWords, sys._getframe(1).f_code.co_qualname)
     found = _one_of(where, words)
     if found.only:
-        raise InputError("this is for all notes of a scope: where may not name a session, a time or metadata")
+        raise InputError("this is for all notes of a scope: where may not name a session, a time, metadata or filters")
     return found.scope
+
+
+def _narrow(scope: Scope, asked: Scope) -> Scope:
+    """The ids of both, which may not differ."""
+    for each in fields(Scope):
+        named, filtered = getattr(scope, each.name), getattr(asked, each.name)
+        if named is not None and filtered is not None and named != filtered:
+            raise InputError(f"{each.name} and filters.{each.name} differ")
+    return Scope(*(ours or theirs for ours, theirs in zip(astuple(scope), astuple(asked), strict=True)))
 
 
 def _one_of(where: Where | None, words: ScopeWords | WhereWords) -> Where:

@@ -1,4 +1,4 @@
-"""A note that is added as it is said, without a timestamp, is of the day on which it was stored; a loaded one is not."""
+"""A note that is added as it is said, without a timestamp, is of the day it was stored; a loaded one is not."""
 
 from __future__ import annotations
 

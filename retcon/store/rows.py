@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from retcon.filters import Facts, compile_check
 from retcon.note import Filter, Note, Scope
 from retcon.store.checksum import checksum
 
@@ -77,6 +78,33 @@ def epoch(timestamp: str) -> float:
     """Seconds since 1970 of an ISO timestamp; one without a zone is read as UTC."""
     moment = datetime.fromisoformat(timestamp)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+FACTS = "note.session, note.speaker, note.at, note.created_at, note.metadata"  # what a filter may ask about
+FACT_PLACES = (6, 7, 9, 12, 11)  # where a row of the NOTE query has these
+
+
+def check_of(only: Filter) -> Callable[[Sequence[Any]], bool] | None:
+    """A test of a row of FACTS for what SQL does not decide of the filter; None where it decides all."""
+    if not only.metadata and only.condition is None:
+        return None
+    check = None if only.condition is None else compile_check(only.condition)
+
+    def passes(row: Sequence[Any]) -> bool:
+        session, speaker, at, created_at, stored = row
+        metadata = read_metadata(stored)
+        if not all(metadata.get(key) == value for key, value in only.metadata.items()):
+            return False
+        return check is None or check(Facts(session, speaker, at, _read_time(created_at), metadata))
+
+    return passes
+
+
+def _read_time(stored: str) -> float | None:
+    try:
+        return epoch(stored) if stored else None
+    except (TypeError, ValueError) as error:
+        raise sqlite3.DatabaseError("the time of a note is malformed") from error
 
 
 def time_of(note: Note) -> float | None:

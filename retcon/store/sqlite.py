@@ -18,9 +18,10 @@ from retcon.note import Filter, Note, Scope
 from retcon.store import Deleted, Kept, Progress, ReplyStats, Snapshot, deleting, purging, replies, seal
 from retcon.store.checksum import checksum
 from retcon.store.connections import TIMEOUT, Connections, Sync, check_schema, translate_damage, translate_errors
-from retcon.store.rows import DERIVED, NOTE, conditions, read_note
+from retcon.store.rows import DERIVED, FACT_PLACES, NOTE, check_of, conditions, read_note
 from retcon.store.snapshot import SqliteSnapshot
 from retcon.store.writing import Writer
+from retcon.where import Where
 
 if TYPE_CHECKING:
     from retcon.store.checking import Check
@@ -91,7 +92,8 @@ class SqliteStore:
         skip_damaged: bool = False,
     ) -> Iterator[Note]:
         """Notes of the scope in the order they were added, superseded ones on request; from a note or place on."""
-        only = only or Filter()
+        only = Filter() if only is None else only
+        check = check_of(only)
         where, values = conditions(scope, only)
         if not superseded:
             where.append("newer.seq IS NULL")
@@ -107,7 +109,7 @@ class SqliteStore:
                 if skip_damaged:
                     continue
                 raise
-            if not all(note.metadata.get(key) == value for key, value in only.metadata.items()):
+            if check is not None and not check([row[place] for place in FACT_PLACES]):
                 continue
             if limit is not None and found >= limit:
                 return
@@ -163,23 +165,31 @@ class SqliteStore:
                 notes, records = notes + gone[0], records + gone[1]
         return Deleted(notes, records, self.in_memory or not notes)
 
-    def count_unpurged(self) -> int:
-        """How many deletes there were whose words may still lie in the files."""
-        if self.in_memory:
-            return 0
+    def count_unpurged(self, *, now: str | None = None) -> int:
+        """How many deletes there were whose words may still lie in the files, and notes that have expired by now."""
         with self._read() as connection:
-            return seal.count_unpurged(connection)
+            expired = 0 if now is None else len(deleting.find_expired(connection, now))
+            return expired + (0 if self.in_memory else seal.count_unpurged(connection))
 
-    def purge(self, *, at: str = "") -> bool:
+    def purge(self, *, at: str = "", now: str | None = None) -> bool:
         """Whether deleted words are gone from the files, which are rewritten for it; `at` is noted as the time of it.
 
-        False while another connection holds the log back; the file remembers that a purge is due.
+        Notes that have expired by `now` are deleted first. False while another connection holds the log back; the file
+        remembers that a purge is due.
         """
+        if now is not None:
+            self._delete_expired(now)
         if self.in_memory:
             return True
         with self._connections.use() as connection, translate_damage(self.path):
             self._connections.check_place()
             return purging.purge(connection, at=at, timeout=self.timeout)
+
+    def _delete_expired(self, now: str) -> None:
+        if self.count_unpurged(now=now):
+            with self._connections.write() as connection, translate_damage(self.path):
+                if expired := deleting.find_expired(connection, now):
+                    deleting.delete(connection, expired)
 
     # -- the index ---------------------------------------------------------------------------------------------------
 
@@ -192,9 +202,9 @@ class SqliteStore:
             query += " ORDER BY user_id, agent_id, run_id"  # decides ties, so not by which scope came first
             yield SqliteSnapshot(connection, connection.execute(query, values).fetchall())
 
-    def find_unembedded(self, scope: Scope, embedder: str, *, limit: int) -> list[Note]:
-        """Current notes of the scope that have no vector of this embedder yet."""
-        where, values = conditions(scope, Filter())
+    def find_unembedded(self, whose: Where, embedder: str, *, limit: int) -> list[Note]:
+        """Current notes of the scope that have no vector of this embedder yet, and have not expired."""
+        where, values = conditions(whose.scope, Filter(now=whose.only.now))
         query = NOTE + (
             "LEFT JOIN vector ON vector.note = note.seq AND vector.embedder = ?"
             f" WHERE vector.note IS NULL AND newer.seq IS NULL AND {' AND '.join(where)} ORDER BY note.seq LIMIT ?"
