@@ -23,18 +23,20 @@ from numpy.typing import NDArray
 from retcon import answer, jsonl, pack, retrieve, validate
 from retcon.errors import InputError, StoreError, quote
 from retcon.features import features, query_type
+from retcon.habits import Hints
 from retcon.ladder import Answer, Look, climb, first_look, replace_action
 from retcon.model import Chat, Embed, chat, embedder
 from retcon.note import Cluster, Decision, Hit, Note, Recall, Scope
 from retcon.operate import PROMPTS, check_actions, usable
 from retcon.perform import GUARDS, Guard, Performer
 from retcon.route import Mismatch, Router, default_router
+from retcon.screen import Hook, check_hook, screen
 from retcon.store import Deleted, Progress
 from retcon.store.connections import Sync
 from retcon.store.sqlite import SqliteStore
 from retcon.tokens import Counter, check_budget, counter
 from retcon.trace import span
-from retcon.where import ScopeWords, Where, WhereWords, resolve, resolve_scope
+from retcon.where import NoWords, ScopeWords, Where, WhereWords, refuse_words, resolve, resolve_scope
 
 if TYPE_CHECKING:
     from retcon.store.checking import Check
@@ -55,7 +57,7 @@ def random_id() -> str:
     return os.urandom(16).hex()
 
 
-class Memory:
+class Memory(Hints):
     """Notes in one SQLite file, recalled under a token budget. No key, no network, no download.
 
     What reads takes a `where`, or its words as keywords: whose notes (user_id, agent_id, run_id), and which of them
@@ -80,6 +82,7 @@ class Memory:
         guard: Guard = "warn",
         sync: Sync = "full",
         stamp: bool = True,
+        before_store: Hook | None = None,
         now: Callable[[], datetime] = utc_now,
         new_id: Callable[[], str] = random_id,
     ) -> None:
@@ -97,6 +100,9 @@ class Memory:
 
         A note that is added without a timestamp is of the day on which it was stored; with `stamp=False` of none.
 
+        `before_store` may redact or refuse notes: it gets each before it is stored, and returns it, a changed copy, or
+        None (see `retcon.screen`).
+
         A write that has returned survives a kill of the process and, with `sync="full"`, a loss of power; "normal" is
         quicker and may lose the last writes with the power, never more.
         """
@@ -107,6 +113,7 @@ class Memory:
         self.top_k = validate.whole("top_k", top_k)
         self.cap = validate.whole("cap", cap, most=10_000_000)
         self.stamp, self.now, self.new_id = stamp, now, new_id
+        self.before_store = check_hook(before_store)
         self._owns_chat = isinstance(model, str)
         self.chat = None if model is None else chat(model, name=model_name, key=_key(model, api_key), timeout=timeout)
         # the default router was learned with one model and serves with any: no warning, but no certificate either
@@ -146,6 +153,7 @@ class Memory:
         timestamp: str | datetime | float | None = None,
         metadata: Mapping[str, Any] | None = None,
         expires_at: Expiry | None = None,
+        **unknown: Unpack[NoWords],
     ) -> list[Note]:
         """The notes as stored: one for a text or a message, one each for a list of them, in one transaction.
 
@@ -154,13 +162,14 @@ class Memory:
 
         Turns of a list, and turns of one session, are found also by the words of the turn before them.
         """
+        refuse_words(unknown, "Memory.add")
         if id is not None and not isinstance(what, (str, Mapping)):
             raise InputError("an id names one note: give each item of a list its own 'id'")
         shared: dict[str, Any] = {"id": id, "user_id": user_id, "agent_id": agent_id, "run_id": run_id}
         shared |= {"session": session, "speaker": speaker, "timestamp": timestamp, "metadata": metadata}
         shared |= {"expires_at": expires_at}
-        notes = list(self._notes(validate.drafts(what, **shared), chained=not isinstance(what, (str, Mapping))))
-        return self.store.get_many(self.store.add(notes))
+        notes = self._notes(validate.drafts(what, **shared), chained=not isinstance(what, (str, Mapping)))
+        return self._store(notes)
 
     def supersede(
         self,
@@ -191,7 +200,10 @@ class Memory:
             "expires_at": old.expires_at if expires_at is None else expires_at, "user_id": old.user_id,
             "agent_id": old.agent_id, "run_id": old.run_id,
         }  # fmt: skip
-        return self.store.get_many(self.store.add([validate.note(fields, created_at=self._stamp())]))[0]
+        return self._store([validate.note(fields, created_at=self._stamp())])[0]
+
+    def _store(self, notes: Iterable[Note]) -> list[Note]:
+        return self.store.get_many(self.store.add(list(screen(notes, self.before_store))))
 
     def delete(self, id: str | Iterable[str]) -> Deleted:  # noqa: A002
         """What went: the note, or notes, with every record, index entry and vector on them, in one transaction."""
@@ -476,7 +488,7 @@ class Memory:
             yield note
 
     def _parse(self, lines: Iterable[str]) -> Iterator[Note]:
-        return jsonl.parse(lines, partial(self._loaded, stamp=self._stamp()))
+        return screen(jsonl.parse(lines, partial(self._loaded, stamp=self._stamp())), self.before_store)
 
     def _loaded(self, draft: dict[str, Any], stamp: str) -> Note:
         """The note of a line; only one that says when it was stored can have been added live."""

@@ -7,13 +7,14 @@ memory.recall("...", 256, where=where)              or the same words as keyword
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import astuple, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, Self, TypedDict, Unpack
 
 from retcon import filters, validate
 from retcon.errors import InputError
+from retcon.habits import KEYWORDS, hint
 from retcon.note import Filter, Scope
 
 
@@ -23,6 +24,10 @@ class ScopeWords(TypedDict, total=False):
     user_id: str | None
     agent_id: str | None
     run_id: str | None
+
+
+class NoWords(TypedDict):
+    """No further keyword: one that comes all the same is named in the error, with what it is called here."""
 
 
 class WhereWords(ScopeWords, total=False):
@@ -91,6 +96,12 @@ def _one_of(where: Where | None, words: ScopeWords | WhereWords) -> Where:
 
 
 def _refuse_unknown(words: Mapping[str, object], known: type, called: str) -> None:
+    refuse_words([word for word in words if word not in known.__annotations__], called)
+
+
+def refuse_words(unknown: Collection[str], called: str) -> None:
     """Nothing, or the error that Python raises for a keyword which the function does not have."""
-    if unknown := [word for word in words if word not in known.__annotations__]:
-        raise TypeError(f"{called}() got an unexpected keyword argument {unknown[0]!r}")
+    if unknown:
+        first = next(iter(unknown))
+        told = hint(KEYWORDS, first)
+        raise TypeError(f"{called}() got an unexpected keyword argument {first!r}{told}")

@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "retcon"
 LAYERS = (
-    ("errors", "deadline", "note", "plain", "words", "trace", "sample"),  # values and words
+    ("errors", "deadline", "note", "habits", "plain", "words", "trace", "sample"),  # values and words
     # values in, values out
     ("tokens", "validate", "filters", "screen", "where", "features", "pack", "extract", "ladder", "route", "fidelity"),
     ("model", "store", "cache"),  # each with its one outside system

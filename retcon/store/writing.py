@@ -140,7 +140,9 @@ class Writer:
             raise NotFoundError(note.supersedes)
         seq, owner, slot, newer = found
         if newer is not None:
-            raise ConflictError(f"note {note.supersedes!r} was superseded by {newer!r} before: supersede that one")
+            raise ConflictError(
+                note.supersedes, "is of a note that was superseded before: correct the newest of its history", newer
+            )
         if owner != scope.id:
             raise InputError(f"a note supersedes one of its own scope, and {note.supersedes!r} is in another")
         if scope.pending.pop(slot, None) is None:
@@ -182,6 +184,6 @@ def _refuse_other(known: Note, note: Note) -> None:
     for name in ("text", "speaker", "session", "timestamp", "user_id", "agent_id", "run_id", "metadata"):
         ours, theirs = getattr(known, name), getattr(note, name)
         if ours != theirs and not (name == "metadata" and dict(ours) == dict(theirs)):
-            raise ConflictError(f"the id {note.id!r} is taken by a note with another {name}")
+            raise ConflictError(note.id, f"is taken by a note with another {name}")
     if note.supersedes is not None and note.supersedes != known.supersedes:
-        raise ConflictError(f"the id {note.id!r} is taken by a note that does not supersede {note.supersedes!r}")
+        raise ConflictError(note.id, "is taken by a note that does not supersede the same one")
