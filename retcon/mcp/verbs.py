@@ -9,7 +9,7 @@ from typing import Any
 
 from retcon import deadline, validate
 from retcon.errors import InputError, NotFoundError
-from retcon.grant import EVERYTHING, Grant
+from retcon.grant import EVERYTHING, Grant, own_names
 from retcon.ladder import Answer, Look
 from retcon.mcp import schema
 from retcon.memory import DEFAULT_BUDGET, Memory
@@ -58,19 +58,23 @@ class ToolVerbs:
         if given.supersedes is not None:
             return self._correct(given, given.supersedes)
         what: Any = given.text if given.messages is None else [turn.model_dump() for turn in given.messages]
-        stored = self.memory.add(
-            what, id=self._note_id(given.id), **asdict(self.grant_for(given).scope), session=given.session,
-            speaker=given.speaker, timestamp=given.timestamp, metadata=given.metadata,
-        )  # fmt: skip
+        note_id = self._note_id(given.id)
+        with own_names({note_id or "": given.id or ""}):
+            stored = self.memory.add(
+                what, id=note_id, **asdict(self.grant_for(given).scope), session=given.session,
+                speaker=given.speaker, timestamp=given.timestamp, metadata=given.metadata,
+            )  # fmt: skip
         return schema.AddResult(ids=[note.id for note in stored], stored=len(stored))
 
     def _correct(self, given: schema.AddArguments, old: str) -> schema.AddResult:
         if given.text is None:
             raise InputError("a correction is one text: give text, not messages")
-        stored = self.memory.supersede(
-            self._note(old, given).id, given.text, new_id=self._note_id(given.id), timestamp=given.timestamp,
-            speaker=given.speaker, session=given.session, metadata=given.metadata,
-        )  # fmt: skip
+        found, new_id = self._note(old, given).id, self._note_id(given.id)
+        with own_names({found: old, new_id or "": given.id or ""}):
+            stored = self.memory.supersede(
+                found, given.text, new_id=new_id, timestamp=given.timestamp,
+                speaker=given.speaker, session=given.session, metadata=given.metadata,
+            )  # fmt: skip
         return schema.AddResult(ids=[stored.id], stored=1)
 
     def search(self, given: schema.SearchArguments) -> schema.SearchResult:
