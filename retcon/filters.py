@@ -198,6 +198,15 @@ def compile_check(condition: Condition | Junction) -> Check:
     return lambda facts: holds(get(facts), wanted)
 
 
+def facts_asked(condition: Condition | Junction | None) -> frozenset[str]:
+    """Names of the facts that the condition asks about."""
+    if condition is None:
+        return frozenset()
+    if isinstance(condition, Junction):
+        return frozenset().union(*(facts_asked(part) for part in condition.parts))
+    return frozenset([condition.name if condition.name in Facts._fields else "metadata"])
+
+
 _JUNCTIONS: Mapping[str, Callable[[list[Check]], Check]] = {
     "and": lambda parts: lambda facts: all(part(facts) for part in parts),
     "or": lambda parts: lambda facts: any(part(facts) for part in parts),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from retcon.filters import Facts, compile_check
+from retcon.filters import Facts, compile_check, facts_asked
 from retcon.note import Filter, Note, Scope
 from retcon.store.checksum import checksum
 
@@ -80,27 +80,35 @@ def epoch(timestamp: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-FACTS = "note.session, note.speaker, note.at, note.created_at, note.metadata"  # what a filter may ask about
-FACT_PLACES = (6, 7, 9, 12, 11)  # where a row of the NOTE query has these
+FACT_PLACES = (6, 7, 9, 12, 11)  # where a row of the NOTE query has what a filter may ask about
+_FACTS = dict(zip(Facts._fields, ("session", "speaker", "at", "created_at", "metadata"), strict=True))
+
+
+def facts(only: Filter) -> str:
+    """The columns that `check_of` reads for this filter; those that it does not ask about are left empty."""
+    asked = facts_asked(only.condition) | ({"metadata"} if only.metadata else set())
+    return ", ".join(f"note.{column}" if name in asked else "NULL" for name, column in _FACTS.items())
 
 
 def check_of(only: Filter) -> Callable[[Sequence[Any]], bool] | None:
-    """A test of a row of FACTS for what SQL does not decide of the filter; None where it decides all."""
+    """A test of a row of facts for what SQL does not decide of the filter; None where it decides all."""
     if not only.metadata and only.condition is None:
         return None
     check = None if only.condition is None else compile_check(only.condition)
+    wanted = tuple(only.metadata.items())
 
     def passes(row: Sequence[Any]) -> bool:
         session, speaker, at, created_at, stored = row
-        metadata = read_metadata(stored)
-        if not all(metadata.get(key) == value for key, value in only.metadata.items()):
-            return False
+        metadata = {} if stored is None else read_metadata(stored)
+        for key, value in wanted:
+            if metadata.get(key) != value:
+                return False
         return check is None or check(Facts(session, speaker, at, _read_time(created_at), metadata))
 
     return passes
 
 
-def _read_time(stored: str) -> float | None:
+def _read_time(stored: str | None) -> float | None:
     try:
         return epoch(stored) if stored else None
     except (TypeError, ValueError) as error:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from retcon.note import Filter, Note, Scope
 from retcon.store import Forward, Postings, TermStats, postings
-from retcon.store.rows import FACTS, NOTE, SLOT, check_of, conditions, read_note
+from retcon.store.rows import NOTE, SLOT, check_of, conditions, facts, read_note
 
 _IN = "IN (SELECT value FROM json_each(?))"
 
@@ -71,11 +71,11 @@ class SqliteSnapshot:
         mask = np.zeros(self.slots, bool)
         check = check_of(only)
         where, values = conditions(Scope(), only)
-        query = f"SELECT slot, {FACTS} FROM note WHERE scope = ? AND {' AND '.join(where)}"
+        query = f"SELECT slot, {facts(only)} FROM note WHERE scope = ? AND {' AND '.join(where)}"
         for scope in self._ids:
             start = self._start[scope]
-            for slot, *facts in self._connection.execute(query, (scope, *values)):
-                mask[start + slot] = check is None or check(facts)
+            for slot, *row in self._connection.execute(query, (scope, *values)):
+                mask[start + slot] = check is None or check(row)
         return mask
 
     def _unexpired(self, now: str | None) -> NDArray[np.bool_] | None:
@@ -110,14 +110,14 @@ class SqliteSnapshot:
         """Slots of the newest current notes that pass the filter, newest first."""
         where, values = conditions(Scope(), only)
         query = (
-            f"SELECT note.scope, note.slot, {FACTS} FROM note "
+            f"SELECT note.scope, note.slot, {facts(only)} FROM note "
             f"LEFT JOIN note AS newer ON newer.supersedes = note.seq "
             f"WHERE note.scope {_IN} AND newer.seq IS NULL AND {' AND '.join(where)} ORDER BY note.seq DESC"
         )
         found: list[int] = []
         check = check_of(only)
-        for scope, slot, *facts in self._connection.execute(query, (json.dumps(self._ids), *values)):
-            if check is not None and not check(facts):
+        for scope, slot, *row in self._connection.execute(query, (json.dumps(self._ids), *values)):
+            if check is not None and not check(row):
                 continue
             found.append(self._start[scope] + slot)
             if len(found) >= limit:

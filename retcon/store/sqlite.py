@@ -186,10 +186,11 @@ class SqliteStore:
             return purging.purge(connection, at=at, timeout=self.timeout)
 
     def _delete_expired(self, now: str) -> None:
-        if self.count_unpurged(now=now):
+        with self._read() as connection:
+            due = deleting.find_expired(connection, now)
+        if due:
             with self._connections.write() as connection, translate_damage(self.path):
-                if expired := deleting.find_expired(connection, now):
-                    deleting.delete(connection, expired)
+                deleting.delete(connection, deleting.find_expired(connection, now))
 
     # -- the index ---------------------------------------------------------------------------------------------------
 
