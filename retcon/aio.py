@@ -14,11 +14,13 @@ from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack
 from retcon import deadline
 from retcon.deadline import Stop
 from retcon.errors import StoreError
+from retcon.habits import Hints
 from retcon.memory import DEFAULT_PATH, Memory
 from retcon.model import Chat, Embed
 from retcon.note import Recall
 from retcon.perform import Guard
 from retcon.route import Router
+from retcon.screen import Hook
 from retcon.store.connections import Sync
 
 P = ParamSpec("P")
@@ -41,6 +43,8 @@ class Options(TypedDict, total=False):
     focus: bool
     guard: Guard
     sync: Sync
+    stamp: bool
+    before_store: Hook | None
     now: Callable[[], datetime]
     new_id: Callable[[], str]
 
@@ -77,7 +81,7 @@ def _streamed(
     return call
 
 
-class AsyncMemory:
+class AsyncMemory(Hints):
     """Memory for asyncio code. Takes what `Memory` takes, and every method takes what `Memory`'s takes."""
 
     def __init__(

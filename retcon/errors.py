@@ -2,7 +2,8 @@
 
     RetconError
     ├── InputError            the caller's words are off: empty text, a negative budget, an unknown action
-    │   └── NotFoundError     no note has that id
+    │   ├── NotFoundError     no note has that id
+    │   └── RefusedError      the memory's owner does not let the note be stored
     ├── ConflictError         an id is taken by another text, or a note was superseded before
     ├── StoreError            the database cannot be opened, read or written
     │   ├── SchemaError       the file was written by a newer retcon
@@ -77,10 +78,29 @@ class NotFoundError(InputError, KeyError):
         return str(self.args[0])
 
 
+class RefusedError(InputError):
+    """A note that the owner of the memory does not let be stored; raised by its `before_store`, or for it."""
+
+    code = "refused"
+
+    def __init__(self, reason: str, number: int | None = None) -> None:
+        self.reason, self.number = reason, number  # which of the notes that came together
+        super().__init__(reason if number is None else f"note {number} was refused: {reason}; nothing was stored")
+
+
 class ConflictError(RetconError):
     """What was asked contradicts what the store already holds."""
 
     code = "conflict"
+
+    def __init__(self, note_id: str | None, why: str, newer: str | None = None) -> None:
+        self.note_id, self.why = note_id, why
+        self.newer = newer  # the note that superseded this one before
+        super().__init__(f"the id {note_id!r} {why}" if note_id is not None else f"an id of this request {why}")
+
+    def under(self, note_id: str | None) -> ConflictError:
+        """The same error, about the id by which the caller knows the note."""
+        return ConflictError(note_id, self.why, self.newer)
 
 
 class StoreError(RetconError):

@@ -11,14 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, fields, replace
 from itertools import combinations
 from typing import TypeVar, Unpack
 
 from retcon import deadline, validate
-from retcon.errors import InputError, NotFoundError
+from retcon.errors import ConflictError, InputError, NotFoundError
 from retcon.note import Note, Scope
 from retcon.where import Where, WhereWords
 
@@ -60,8 +60,9 @@ class Grant:
 
     def where(self, **words: Unpack[WhereWords]) -> Where:
         """Which notes a request is about: those that its words describe, within what is granted."""
-        scope = self.narrow(validate.scope(*(words.get(name) for name in IDS)))  # told before all else that is wrong
-        return replace(Where.of(**words), scope=scope)
+        self.narrow(validate.scope(*(words.get(name) for name in IDS)))  # told before all else that is wrong
+        asked = Where.of(**words)
+        return replace(asked, scope=self.narrow(asked.scope))  # filters name ids too
 
     def name(self, given: str) -> str:
         """The id under which a note is stored that this caller calls so.
@@ -105,6 +106,15 @@ def _oldest(note: Note, get: Callable[[str], Note]) -> str:
         deadline.check()
         note = get(note.supersedes)
     return note.id
+
+
+@contextmanager
+def own_names(names: Mapping[str, str]) -> Iterator[None]:
+    """A block whose conflicts are told with the caller's names of notes, and never with an id that it did not give."""
+    try:
+        yield
+    except ConflictError as error:
+        raise error.under(names.get(error.note_id or "")) from None
 
 
 EVERYTHING = Grant("", Scope(), admin=True)

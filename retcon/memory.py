@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -25,18 +25,20 @@ from retcon.deadline import UNLIMITED, TimeLimit, check_timeout
 from retcon.errors import InputError, StoreError, quote
 from retcon.evidence import weigh
 from retcon.features import features, query_type
+from retcon.habits import Hints
 from retcon.ladder import Answer, Look, climb, finish, first_look, replace_action
 from retcon.model import Chat, Embed, chat, embedder
 from retcon.note import Cluster, Decision, Hit, Note, Recall, Scope
 from retcon.operate import PROMPTS, check_actions, usable
 from retcon.perform import GUARDS, Guard, Performer
 from retcon.route import Mismatch, Router, default_router
+from retcon.screen import Hook, check_hook, screen
 from retcon.store import Deleted, Order, Progress
 from retcon.store.connections import Sync
 from retcon.store.sqlite import SqliteStore
 from retcon.tokens import Counter, check_budget, counter
 from retcon.trace import span
-from retcon.where import ScopeWords, Where, WhereWords, resolve, resolve_scope
+from retcon.where import NoWords, ScopeWords, Where, WhereWords, refuse_words, resolve, resolve_scope
 from retcon.why import explain
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 DEFAULT_PATH = "retcon.db"
 DEFAULT_BUDGET = 256
 TIMEOUT = 60.0  # seconds of one recall or ask for a model that the memory opens; another kind has its own
+Expiry = str | date | timedelta  # a datetime is a date
 MODELS = ("model", "reader")  # of what a router was learned with
 
 
@@ -58,11 +61,11 @@ def random_id() -> str:
     return os.urandom(16).hex()
 
 
-class Memory:
+class Memory(Hints):
     """Notes in one SQLite file, recalled under a token budget. No key, no network, no download.
 
     What reads takes a `where`, or its words as keywords: whose notes (user_id, agent_id, run_id), and which of them
-    (session, since, until, metadata).
+    (session, since, until, metadata; `filters` with operators, see `retcon.filters`).
     """
 
     def __init__(
@@ -82,6 +85,8 @@ class Memory:
         focus: bool = True,
         guard: Guard = "warn",
         sync: Sync = "full",
+        stamp: bool = True,
+        before_store: Hook | None = None,
         now: Callable[[], datetime] = utc_now,
         new_id: Callable[[], str] = random_id,
     ) -> None:
@@ -100,6 +105,11 @@ class Memory:
         this query. `guard="strict"` takes the best action without a model in place of a record that states a number,
         date or name which no source supports; "warn" keeps it and says so.
 
+        A note that is added without a timestamp is of the day on which it was stored; with `stamp=False` of none.
+
+        `before_store` may redact or refuse notes: it gets each before it is stored, and returns it, a changed copy, or
+        None (see `retcon.screen`).
+
         A write that has returned survives a kill of the process and, with `sync="full"`, a loss of power; "normal" is
         quicker and may lose the last writes with the power, never more.
         """
@@ -109,7 +119,8 @@ class Memory:
         self.retriever = retrieve.check_retriever(retriever)
         self.top_k = validate.whole("top_k", top_k)
         self.cap = validate.whole("cap", cap, most=10_000_000)
-        self.now, self.new_id = now, new_id
+        self.stamp, self.now, self.new_id = stamp, now, new_id
+        self.before_store = check_hook(before_store)
         self._owns_chat = isinstance(model, str)
         given = None if timeout is None else check_timeout(timeout)
         self.timeout = TIMEOUT if given is None and self._owns_chat else given
@@ -150,18 +161,24 @@ class Memory:
         speaker: str | None = None,
         timestamp: str | datetime | float | None = None,
         metadata: Mapping[str, Any] | None = None,
+        expires_at: Expiry | None = None,
+        **unknown: Unpack[NoWords],
     ) -> list[Note]:
         """The notes as stored: one for a text or a message, one each for a list of them, in one transaction.
 
-        With an `id`, adding the same note again changes nothing. Turns of a list, and turns of one session, are found
-        also by the words of the turn before them.
+        With an `id`, adding the same note again changes nothing. From `expires_at` on (ISO 8601, a datetime, or a
+        timedelta from now) a note is not recalled; the next purge removes it.
+
+        Turns of a list, and turns of one session, are found also by the words of the turn before them.
         """
+        refuse_words(unknown, "Memory.add")
         if id is not None and not isinstance(what, (str, Mapping)):
             raise InputError("an id names one note: give each item of a list its own 'id'")
         shared: dict[str, Any] = {"id": id, "user_id": user_id, "agent_id": agent_id, "run_id": run_id}
         shared |= {"session": session, "speaker": speaker, "timestamp": timestamp, "metadata": metadata}
-        notes = list(self._notes(validate.drafts(what, **shared), chained=not isinstance(what, (str, Mapping))))
-        return self.store.get_many(self.store.add(notes))
+        shared |= {"expires_at": expires_at}
+        notes = self._notes(validate.drafts(what, **shared), chained=not isinstance(what, (str, Mapping)))
+        return self._store(notes)
 
     def supersede(
         self,
@@ -173,21 +190,29 @@ class Memory:
         speaker: str | None = None,
         session: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        expires_at: Expiry | None = None,
     ) -> Note:
         """The correction as stored. Recall finds it in place of the older note, which `history` still shows.
 
-        Where the older note has a timestamp and none is given, the correction is of now.
+        A correction without a timestamp is of now. It expires when the older note would have; `expires_at` says
+        otherwise, "never" too.
         """
         old = self.get(id)
+        if expires_at is None and old.expires_at is not None and old.expires_at <= self._utc():
+            raise InputError(f"note {old.id!r} expired at {old.expires_at}: say when its correction does, or 'never'")
         if timestamp is None and old.timestamp is not None:
             timestamp = self._stamp()
         fields = {
             "id": new_id or self.new_id(), "text": text, "timestamp": timestamp, "supersedes": old.id,
             "speaker": speaker or old.speaker, "session": session or old.session,
-            "metadata": old.metadata if metadata is None else metadata,
-            "user_id": old.user_id, "agent_id": old.agent_id, "run_id": old.run_id,
+            "metadata": old.metadata if metadata is None else metadata, "live": self.stamp,
+            "expires_at": old.expires_at if expires_at is None else expires_at, "user_id": old.user_id,
+            "agent_id": old.agent_id, "run_id": old.run_id,
         }  # fmt: skip
-        return self.store.get_many(self.store.add([validate.note(fields, created_at=self._stamp())]))[0]
+        return self._store([validate.note(fields, created_at=self._stamp())])[0]
+
+    def _store(self, notes: Iterable[Note]) -> list[Note]:
+        return self.store.get_many(self.store.add(list(screen(notes, self.before_store))))
 
     def delete(self, id: str | Iterable[str]) -> Deleted:  # noqa: A002
         """What went: the note, or notes, with every record, index entry and vector on them, in one transaction."""
@@ -210,14 +235,15 @@ class Memory:
     def purge(self) -> bool:
         """Whether deleted words are gone from the files, which are rewritten for it; False while others read.
 
+        Notes that have expired are deleted first, with all that stands on them and the versions that they corrected.
         `close` does it where a delete waits for it, and a server does it in the background. A rewrite takes about a
         second for 100 MB, and writers wait for it. What could not be purged stays due, in the file.
         """
-        return self.store.purge(at=self._stamp())
+        return self.store.purge(at=self._stamp(), now=self._utc())
 
     def count_unpurged(self) -> int:
-        """How many deletes there were whose words may still lie in the files."""
-        return self.store.count_unpurged()
+        """How many deletes there were whose words may still lie in the files, and notes that have expired since."""
+        return self.store.count_unpurged(now=self._utc())
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -232,14 +258,16 @@ class Memory:
         after: str | None = None,
         limit: int | None = None,
         superseded: bool = False,
+        expired: bool = False,
         order: Order = "oldest",
         **words: Unpack[WhereWords],
     ) -> list[Note]:
-        """Notes in the order they were added, or the newest first; superseded ones only on request.
+        """Notes in the order they were added, or the newest first; superseded and expired ones only on request.
 
         With `after`, the id of a note, those that come after it: so a page goes on where the one before it ended.
         """
         found = resolve(where, words)
+        found = found if expired else found.unexpired(self.now())
         after = None if after is None else validate.note_id(after)
         if order not in ("oldest", "newest"):
             raise InputError(f"the order is oldest or newest, not {quote(order)}")
@@ -321,9 +349,10 @@ class Memory:
         return retrieve.cluster(query, hits, costs, cap=self.cap, evidence=evidence)
 
     def _search(self, query: str, where: Where, top_k: int, *, fill: bool) -> retrieve.Search:
+        where = where.unexpired(self.now())
         with span("retcon.retrieve", top_k=top_k):
             if self.retriever in retrieve.NEEDS_VECTORS:
-                retrieve.embed_missing(self.store, where.scope, self.embed)
+                retrieve.embed_missing(self.store, where, self.embed)
             return retrieve.find(
                 self.store, query, where, top_k=top_k, retriever=self.retriever, embed=self.embed, fill=fill
             )
@@ -533,7 +562,7 @@ class Memory:
         stamp = self._stamp()
         last: dict[tuple[str | None, ...], str] = {}  # scope -> id of its newest note
         for draft in drafts:
-            note = self._note(draft, stamp)
+            note = self._note({"live": self.stamp and "created_at" not in draft} | draft, stamp)
             scope = (note.user_id, note.agent_id, note.run_id)
             if chained and note.session is None and "follows" not in draft:
                 note = replace(note, follows=last.get(scope))
@@ -541,7 +570,11 @@ class Memory:
             yield note
 
     def _parse(self, lines: Iterable[str]) -> Iterator[Note]:
-        return jsonl.parse(lines, partial(self._note, stamp=self._stamp()))
+        return screen(jsonl.parse(lines, partial(self._loaded, stamp=self._stamp())), self.before_store)
+
+    def _loaded(self, draft: dict[str, Any], stamp: str) -> Note:
+        """The note of a line; only one that says when it was stored can have been added live."""
+        return self._note(draft if "created_at" in draft else draft | {"live": False}, stamp)
 
     def _note(self, draft: Mapping[str, Any], stamp: str) -> Note:
         named = draft if "id" in draft else {**draft, "id": self.new_id()}
@@ -549,6 +582,10 @@ class Memory:
 
     def _stamp(self) -> str:
         return self.now().isoformat(timespec="seconds")
+
+    def _utc(self) -> str:
+        """Now, as expiries are kept."""
+        return validate.utc(self.now())
 
     def stats(self) -> dict[str, int | str]:
         """Facts about the store: schema, counts of notes, scopes, records and vectors, bytes, a quick check."""
@@ -581,11 +618,11 @@ class Memory:
     def close(self, *, purge: bool = True) -> None:
         """Close the file, and the model if the memory opened it; the memory cannot be used after.
 
-        Where a delete waits for a purge, that comes first; with `purge=False` it stays due, in the file.
+        Where a delete or an expired note waits for a purge, that comes first; with `purge=False` it stays due.
         """
         if purge:
             with contextlib.suppress(StoreError):  # closed before, or not to be written: it stays due
-                if self.store.count_unpurged():
+                if self.count_unpurged():
                     self.purge()
         self.store.close()
         close = getattr(self.chat, "close", None)

@@ -48,16 +48,37 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Condition:
+    """What one value of a note must be like. `retcon.filters` reads and tests it."""
+
+    name: str  # session, speaker, timestamp, created_at or, after "metadata.", a key of the metadata
+    operator: str  # eq, ne, gt, gte, lt, lte, in, nin, contains or icontains
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Junction:
+    """Conditions of which all must hold ("and"), one ("or") or none ("not")."""
+
+    join: str
+    parts: tuple[Condition | Junction, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
-    """Which notes of a scope may come back: by session, by time range (inclusive), by metadata equality."""
+    """Which notes of a scope may come back: by session, time range (inclusive), metadata equality, or a condition."""
 
     session: str | None = None
     since: str | None = None
     until: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    condition: Condition | Junction | None = None  # what `filters` ask for
+    now: str | None = None  # leaves out notes that have expired by then, UTC to the second; None keeps them
 
     def __bool__(self) -> bool:
-        return bool(self.session is not None or self.since or self.until or self.metadata)
+        """Whether it may leave out notes that have not expired."""
+        plain = self.session is not None or self.since or self.until or self.metadata
+        return bool(plain) or self.condition is not None
 
 
 @dataclass(frozen=True, slots=True)

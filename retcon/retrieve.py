@@ -29,7 +29,7 @@ from retcon import deadline
 from retcon.errors import InputError, quote
 from retcon.evidence import Match, names_speaker, query_words
 from retcon.model import Embed
-from retcon.note import Cluster, Dropped, Evidence, Filter, Hit, Scope
+from retcon.note import Cluster, Dropped, Evidence, Filter, Hit
 from retcon.store import Postings, Snapshot, Store, TermStats
 from retcon.where import Where
 from retcon.words import COMMON_STEMS, query_terms, stem_words, stems, term_key
@@ -161,7 +161,7 @@ def best(snapshot: Snapshot, terms: Sequence[str], top_k: int, only: Filter | No
     keys = [term_key(term) for term in dict.fromkeys(terms)]
     stats = snapshot.terms(keys)
     scorer = _Scorer(snapshot, stats)
-    allowed = snapshot.mask(only) if only else None
+    allowed = None if only is None else snapshot.mask(only)
     # Rare terms first. The order depends on frequencies alone, so that a score is always the same sum.
     order = sorted(stats, key=lambda key: (stats[key].df, key))
     ahead = np.concatenate((np.cumsum([scorer.bound(key) for key in order][::-1])[::-1], [0.0])).tolist()
@@ -279,8 +279,8 @@ def plain(snapshot: Snapshot, query: str, top_k: int, only: Filter, _: Embed | N
     scores = plain_scores(counted, list(dict.fromkeys(_PLAIN.findall(query.lower()))))
     found = np.asarray(slots, np.int64)
     keep = scores > 0
-    if only:
-        keep &= snapshot.mask(only)[found]
+    if (allowed := snapshot.mask(only)) is not None:
+        keep &= allowed[found]
     return _top(found[keep], scores[keep], top_k)
 
 
@@ -322,8 +322,8 @@ def dense(snapshot: Snapshot, query: str, top_k: int, only: Filter, embed: Embed
         return Ranked([], [], closest=0.0)
     scores = (matrix @ embed([query])[0]).astype(np.float64)
     keep = scores > 0
-    if only:
-        keep &= snapshot.mask(only)[slots]
+    if (allowed := snapshot.mask(only)) is not None:
+        keep &= allowed[slots]
     best = _top(slots[keep], scores[keep], top_k)
     return replace(best, closest=max(best.scores, default=0.0))
 
@@ -355,10 +355,10 @@ def check_retriever(name: str) -> str:
     return name
 
 
-def embed_missing(store: Store, scope: Scope, embed: Embed, *, batch: int = 1024) -> int:
+def embed_missing(store: Store, whose: Where, embed: Embed, *, batch: int = 1024) -> int:
     """How many notes of the scope got the vector that they lacked."""
     done = 0
-    while missing := store.find_unembedded(scope, embed.name, limit=batch):
+    while missing := store.find_unembedded(whose, embed.name, limit=batch):
         vectors = embed([note.text for note in missing]).astype(np.float32)
         store.put_vectors(embed.name, [(note.id, row.tobytes()) for note, row in zip(missing, vectors, strict=True)])
         done += len(missing)

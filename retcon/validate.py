@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from retcon.errors import InputError, quote
@@ -15,7 +15,7 @@ LONGEST_NAME = 1024  # characters of an id, a session or a speaker
 DEEPEST = 64  # levels of metadata: far below where reading it back could exhaust the stack
 _FIELDS = {
     "id", "text", "speaker", "session", "timestamp", "user_id", "agent_id", "run_id", "metadata",
-    "follows", "supersedes", "created_at",
+    "follows", "supersedes", "created_at", "live", "expires_at",
 }  # fmt: skip
 _ALIASES = {"content": "text", "memory": "text", "role": "speaker", "name": "speaker"}
 _UNSPOKEN = {"tool_calls", "tool_call_id", "function_call", "refusal", "audio", "annotations"}  # of chat messages
@@ -89,7 +89,41 @@ def note(fields: Mapping[str, Any], *, created_at: str) -> Note:
         follows=name("follows", fields.get("follows")),
         supersedes=name("supersedes", fields.get("supersedes")),
         created_at=timestamp(fields.get("created_at")) or created_at,
+        live=live(fields),
+        expires_at=expiry(fields.get("expires_at"), now=created_at),
     )
+
+
+def live(fields: Mapping[str, Any]) -> bool:
+    """Whether the fields say so, and name no time of their own."""
+    given = fields.get("live", False)
+    if not isinstance(given, bool):
+        raise InputError(f"live is true or false, not {quote(given)}")
+    return given and fields.get("timestamp") is None
+
+
+def expiry(value: object, *, now: str) -> str | None:
+    """The moment from which on a note is not recalled, UTC to the second; None and "never" are none.
+
+    It comes as ISO 8601 (a bare date is its first moment), a date, a datetime, or a timedelta from now on.
+    """
+    if value is None or value == "never":
+        return None
+    try:
+        if isinstance(value, timedelta):
+            return utc(datetime.fromisoformat(now) + value)
+        if isinstance(value, (str, date)):  # a datetime is a date
+            return utc(datetime.fromisoformat(value.strip() if isinstance(value, str) else value.isoformat()))
+    except (ValueError, OverflowError):
+        pass
+    message = f"expires_at {quote(value)} is not ISO 8601, such as 2026-12-31 or 2026-12-31T18:00, or a timedelta"
+    raise InputError(message)
+
+
+def utc(moment: datetime) -> str:
+    """The moment in UTC, to the second, as texts of one length: they compare as the moments do."""
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return aware.astimezone(UTC).isoformat(timespec="seconds")
 
 
 def text(value: object) -> str:

@@ -7,13 +7,14 @@ memory.recall("...", 256, where=where)              or the same words as keyword
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import astuple, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, Self, TypedDict, Unpack
 
-from retcon import validate
+from retcon import filters, validate
 from retcon.errors import InputError
+from retcon.habits import KEYWORDS, hint
 from retcon.note import Filter, Scope
 
 
@@ -25,6 +26,10 @@ class ScopeWords(TypedDict, total=False):
     run_id: str | None
 
 
+class NoWords(TypedDict):
+    """No further keyword: one that comes all the same is named in the error, with what it is called here."""
+
+
 class WhereWords(ScopeWords, total=False):
     """The keywords that say whose notes, and which of them."""
 
@@ -32,6 +37,7 @@ class WhereWords(ScopeWords, total=False):
     since: str | datetime | None
     until: str | datetime | None
     metadata: Mapping[str, Any] | None
+    filters: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +51,14 @@ class Where:
     def of(cls, **words: Unpack[WhereWords]) -> Self:
         """The value that the keywords describe, each of them checked; one that is None may be anything."""
         _refuse_unknown(words, WhereWords, "Where.of")
-        return cls(
-            validate.scope(words.get("user_id"), words.get("agent_id"), words.get("run_id")),
-            validate.only(words.get("session"), words.get("since"), words.get("until"), words.get("metadata")),
-        )
+        scope = validate.scope(words.get("user_id"), words.get("agent_id"), words.get("run_id"))
+        only = validate.only(words.get("session"), words.get("since"), words.get("until"), words.get("metadata"))
+        said = filters.read(words.get("filters"))
+        return cls(_narrow(scope, said.scope), replace(only, condition=said.condition))
+
+    def unexpired(self, now: datetime) -> Self:
+        """The same notes, without those that have expired by then."""
+        return replace(self, only=replace(self.only, now=validate.utc(now)))
 
 
 def resolve(where: Where | None, words: WhereWords) -> Where:
@@ -62,8 +72,17 @@ def resolve_scope(where: Where | None, words: ScopeWords) -> Scope:
     _refuse_unknown(words, ScopeWords, sys._getframe(1).f_code.co_qualname)
     found = _one_of(where, words)
     if found.only:
-        raise InputError("this is for all notes of a scope: where may not name a session, a time or metadata")
+        raise InputError("this is for all notes of a scope: where may not name a session, a time, metadata or filters")
     return found.scope
+
+
+def _narrow(scope: Scope, asked: Scope) -> Scope:
+    """The ids of both, which may not differ."""
+    for each in fields(Scope):
+        named, filtered = getattr(scope, each.name), getattr(asked, each.name)
+        if named is not None and filtered is not None and named != filtered:
+            raise InputError(f"{each.name} and filters.{each.name} differ")
+    return Scope(*(ours or theirs for ours, theirs in zip(astuple(scope), astuple(asked), strict=True)))
 
 
 def _one_of(where: Where | None, words: ScopeWords | WhereWords) -> Where:
@@ -77,6 +96,12 @@ def _one_of(where: Where | None, words: ScopeWords | WhereWords) -> Where:
 
 
 def _refuse_unknown(words: Mapping[str, object], known: type, called: str) -> None:
+    refuse_words([word for word in words if word not in known.__annotations__], called)
+
+
+def refuse_words(unknown: Collection[str], called: str) -> None:
     """Nothing, or the error that Python raises for a keyword which the function does not have."""
-    if unknown := [word for word in words if word not in known.__annotations__]:
-        raise TypeError(f"{called}() got an unexpected keyword argument {unknown[0]!r}")
+    if unknown:
+        first = next(iter(unknown))
+        told = hint(KEYWORDS, first)
+        raise TypeError(f"{called}() got an unexpected keyword argument {first!r}{told}")

@@ -16,15 +16,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "retcon"
-LAYERS = (
-    ("errors", "deadline", "note", "plain", "words", "trace", "sample"),  # values and words
-    # values in, values out
-    ("tokens", "validate", "where", "features", "pack", "extract", "evidence", "ladder", "route", "fidelity", "why"),
-    ("model", "store", "cache"),  # each with its one outside system
-    ("retrieve", "operate", "answer", "perform", "jsonl"),  # the stages that are handed a model or a store
-    ("memory",),  # all of it together
-    ("aio", "grant", "serving", "server", "mcp", "cli", "demo", "integrations", "__init__", "__main__"),  # faces
-    ("lab",),
+LAYERS = tuple(
+    names.split()
+    for names in (
+        "errors deadline note habits plain words trace sample",  # values and words
+        "tokens validate filters screen where features pack extract evidence ladder route fidelity why",  # values in, out
+        "model store cache",  # each with its one outside system
+        "retrieve operate answer perform jsonl",  # the stages that are handed a model or a store
+        "memory",  # all of it together
+        "aio mem0 grant serving server mcp cli demo integrations __init__ __main__",  # faces
+        "lab",
+    )
 )
 FACES, LAB = len(LAYERS) - 2, len(LAYERS) - 1
 SHARED = {"grant", "serving", "demo"}  # of the faces, for the faces

@@ -198,7 +198,7 @@ class StoreMachine(RuleBasedStateMachine):
         return f"id{self.made}"
 
     def learn(self, fields: Mapping[str, Any], follows: str | None = None) -> None:
-        note = Note(**{**fields, "created_at": fixed_clock().isoformat()})
+        note = Note(**{**fields, "created_at": fixed_clock().isoformat(), "live": fields.get("timestamp") is None})
         if note.session is not None and follows is None:
             follows = self.newest(note)
         self.model[note.id] = Link(replace(note, follows=follows))

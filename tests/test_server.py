@@ -256,7 +256,8 @@ def test_filters_may_hold_scope_conditions_and_metadata(filled: Any) -> None:
     for filters in ({"user_id": "ann", "topic": "boat"}, {"metadata": {"topic": "boat"}}):
         (found,) = filled.post("/search", json={"query": "rent", "filters": filters}).json()["results"]
         assert found["metadata"] == {"topic": "boat"}
-    for odd in ({"AND": [{"user_id": "ann"}]}, {"user_id": {"in": ["ann"]}}, {"metadata": 3}):
+    wrong: list[dict[str, Any]] = [{"AND": []}, {"user_id": {"in": ["ann"]}}, {"metadata": 3}]
+    for odd in wrong:
         error(filled.post("/search", json={"query": "rent", "filters": odd}), 422)
     error(filled.post("/search", json={"query": "rent", "user_id": "ann", "filters": {"user_id": "bob"}}), 422)
 

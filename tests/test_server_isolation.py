@@ -247,6 +247,7 @@ def both() -> Iterator[World]:
     [
         ("GET", "/memories/{id}", None), ("DELETE", "/memories/{id}", None), ("GET", "/memories/{id}/history", None),
         ("GET", "/memories/{id}/sources", None), ("POST", "/memories/{id}/supersede", {"text": "mine now"}),
+        ("PUT", "/memories/{id}", {"text": "mine now"}),
         ("POST", "/memories", {"messages": [{"content": "x", "supersedes": "{id}"}]}),
         ("POST", "/memories", {"messages": [{"content": "x", "follows": "{id}"}]}),
     ],
@@ -268,6 +269,8 @@ def test_naming_another_scope_is_refused_whether_it_exists_or_not(both: World, u
     calls: list[tuple[str, str, dict[str, Any]]] = [
         ("POST", "/search", {"json": {"query": "cat", "user_id": user}}),
         ("POST", "/search", {"json": {"query": "cat", "filters": {"user_id": user}}}),
+        ("POST", "/search", {"json": {"query": "cat", "filters": {"AND": [{"user_id": user}]}}}),
+        ("GET", "/memories", {"params": {"filters": json.dumps({"user_id": user})}}),
         ("POST", "/recall", {"json": {"query": "cat", "user_id": user}}),
         ("POST", "/decide", {"json": {"query": "cat", "user_id": user}}),
         ("GET", "/memories", {"params": {"user_id": user}}),

@@ -30,6 +30,8 @@ COLUMNS = {
     "text": "'other'",
     "metadata": "'{}'",
     "created_at": "'2020'",
+    "live": 0,
+    "expires_at": "'2020'",
 }
 
 
@@ -159,7 +161,7 @@ def test_a_chain_of_corrections_is_linked_past_a_deleted_link(memory: Memory) ->
     memory.add("one", id="a")
     for old, new in (("a", "b"), ("b", "c")):
         memory.supersede(old, new, new_id=new)
-    with pytest.raises(ConflictError, match="was superseded by 'b' before"):
+    with pytest.raises(ConflictError, match="the id 'a' is of a note that was superseded before"):
         memory.supersede("a", "again")
     memory.delete("b")
     assert [(note.id, note.supersedes, note.superseded_by) for note in memory.history("a")] == [

@@ -11,9 +11,11 @@ import functools
 import inspect
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
@@ -159,7 +161,8 @@ class Whose:
     def where(self) -> Where:
         """The value that is handed down."""
         words = asdict(self)
-        return Where.of(metadata=metadata(words.pop("meta", None)), **words)
+        filters = read_filter(words.pop("filter", None))
+        return Where.of(metadata=metadata(words.pop("meta", None)), filters=filters, **words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +173,9 @@ class Which(Whose):
     since: Annotated[str | None, option("--since", "DATE", "Only notes from this ISO date or time on.")] = None
     until: Annotated[str | None, option("--until", "DATE", "Only notes up to this ISO date or time.")] = None
     meta: Meta = None
+    filter: Annotated[
+        str | None, option("--filter", "JSON", 'Conditions, such as \'{"topic": {"in": ["pets", "home"]}}\'.')
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,12 +185,16 @@ class NoteFields:
     session: Session = None
     speaker: Annotated[str | None, option("--speaker", "NAME", "Who said it.")] = None
     timestamp: Annotated[str | None, option("--timestamp", "DATE", "When it happened, ISO 8601.")] = None
+    expires: Annotated[
+        str | None, option("--expires", "WHEN", "Not recalled from then on: ISO 8601, or 30d, 12h, 15m from now.")
+    ] = None
     meta: Meta = None
 
     def keywords(self) -> dict[str, Any]:
         """What `Memory` calls them."""
         given = asdict(self)
-        return given | {"metadata": metadata(given.pop("meta"))}
+        given |= {"metadata": metadata(given.pop("meta")), "expires_at": read_expiry(given.pop("expires"))}
+        return given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,6 +303,24 @@ def metadata(pairs: Sequence[str] | None, option: str = "--meta") -> dict[str, A
             raise InputError(f"{option} takes KEY=VALUE, not {pair[:80]!r}")
         found[key] = _value(value)
     return found or None
+
+
+def read_filter(text: str | None) -> dict[str, Any] | None:
+    """The conditions of --filter."""
+    if text is None:
+        return None
+    found = _value(text)
+    if not isinstance(found, dict):
+        raise InputError(f"--filter takes a JSON object, not {text[:80]!r}")
+    return found
+
+
+def read_expiry(text: str | None) -> str | timedelta | None:
+    """A moment as it was written, or the length of time from now that 30d, 12h or 15m say."""
+    span = re.fullmatch(r"([0-9]{1,6})([dhm])", text or "")
+    if span is None:
+        return text
+    return timedelta(**{{"d": "days", "h": "hours", "m": "minutes"}[span[2]]: int(span[1])})
 
 
 def _value(text: str) -> Any:

@@ -161,12 +161,17 @@ def notes(found: Sequence[Note]) -> None:
 
 
 def _date_and_speaker(note: Note) -> tuple[str, str]:
-    return day(note.timestamp), note.speaker or "-"
+    return _day_of(note), note.speaker or "-"
+
+
+def _day_of(note: Note) -> str:
+    """The day that the note is of; a live one without a timestamp is of the day it was stored."""
+    return day(note.timestamp or (note.created_at if note.live else None))
 
 
 def versions(found: Sequence[Note]) -> None:
     """Versions of a note as a table, oldest first."""
-    rows = ((note.id, day(note.timestamp), _standing(note), note.text) for note in found)
+    rows = ((note.id, _day_of(note), _standing(note), note.text) for note in found)
     table(rows, "id", "date", "standing", "text")
 
 

@@ -75,6 +75,7 @@ def _retcon(
     'retcon add "I adopted a cat named Pixel." -u ann --timestamp 2026-05-09',
     "cat diary.txt | retcon add -u ann --session diary --meta topic=pets",
     "retcon add --messages chat.json -u ann --session s1",
+    'retcon add "The door code is 4711." -u ann --expires 30d',
 )
 def add(
     text: opt.Text = None,
@@ -187,6 +188,7 @@ def get(note_id: opt.NoteId, *, db: opt.Db = opt.DB, as_json: opt.AsJson = False
     "retcon list -u ann",
     "retcon list -u ann --session s1 --since 2026-05-01 --limit 20",
     "retcon list --superseded --json",
+    'retcon list -u ann --filter \'{"topic": {"ne": "home"}}\'',
     name="list",
 )
 def list_(
@@ -194,12 +196,13 @@ def list_(
     which: opt.Which,
     limit: Annotated[int | None, option("--limit", "N", "At most so many.", short="-n", min=1)] = None,
     superseded: Annotated[bool, flag("--superseded", "Show superseded notes too.")] = False,
+    expired: Annotated[bool, flag("--expired", "Show expired notes too.")] = False,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
     """List notes in the order they were added."""
     with opt.open_memory(db) as memory:
-        found = memory.get_all(where=which.where(), limit=limit, superseded=superseded)
+        found = memory.get_all(where=which.where(), limit=limit, superseded=superseded, expired=expired)
     return show.results(found) if as_json else show.notes(found)
 
 

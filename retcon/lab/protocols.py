@@ -165,7 +165,7 @@ def chain_turns(history: Iterable[Note]) -> Iterator[Note]:
 
 def _search(store: SqliteStore, question: BenchmarkQuestion, protocol: Protocol) -> Cluster:
     if protocol.retriever in retrieve.NEEDS_VECTORS:
-        retrieve.embed_missing(store, Scope(), protocol.embed)
+        retrieve.embed_missing(store, Where(), protocol.embed)
     hits = retrieve.search(
         store, question.text, Where(), top_k=protocol.top_k, retriever=protocol.retriever, embed=protocol.embed,
         fill=protocol.name == "product",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -10,7 +9,7 @@ from typing import Any
 
 from retcon import deadline, validate
 from retcon.errors import InputError, NotFoundError
-from retcon.grant import EVERYTHING, Grant
+from retcon.grant import EVERYTHING, Grant, own_names
 from retcon.ladder import Answer, Look
 from retcon.mcp import schema
 from retcon.memory import DEFAULT_BUDGET, Memory
@@ -59,30 +58,33 @@ class ToolVerbs:
         if given.supersedes is not None:
             return self._correct(given, given.supersedes)
         what: Any = given.text if given.messages is None else [turn.model_dump() for turn in given.messages]
-        stored = self.memory.add(
-            what, id=self._note_id(given.id), **asdict(self.grant_for(given).scope), session=given.session,
-            speaker=given.speaker, timestamp=given.timestamp, metadata=given.metadata,
-        )  # fmt: skip
+        note_id = self._note_id(given.id)
+        with own_names({note_id or "": given.id or ""}):
+            stored = self.memory.add(
+                what, id=note_id, **asdict(self.grant_for(given).scope), session=given.session,
+                speaker=given.speaker, timestamp=given.timestamp, metadata=given.metadata,
+            )  # fmt: skip
         return schema.AddResult(ids=[note.id for note in stored], stored=len(stored))
 
     def _correct(self, given: schema.AddArguments, old: str) -> schema.AddResult:
         if given.text is None:
             raise InputError("a correction is one text: give text, not messages")
-        stored = self.memory.supersede(
-            self._note(old, given).id, given.text, new_id=self._note_id(given.id), timestamp=given.timestamp,
-            speaker=given.speaker, session=given.session, metadata=given.metadata,
-        )  # fmt: skip
+        found, new_id = self._note(old, given).id, self._note_id(given.id)
+        with own_names({found: old, new_id or "": given.id or ""}):
+            stored = self.memory.supersede(
+                found, given.text, new_id=new_id, timestamp=given.timestamp,
+                speaker=given.speaker, session=given.session, metadata=given.metadata,
+            )  # fmt: skip
         return schema.AddResult(ids=[stored.id], stored=1)
 
     def page(self, given: schema.ListArguments) -> schema.ListResult:
         """A page of memories, newest first."""
-        where = self._where(given)
+        where = self._where(given).unexpired(self.memory.now())
         notes = self.memory.store.all(where.scope, where.only, after=self._after(given), order="newest")
         page = list(islice(notes, given.limit + 1))
         shown = [schema.ListedItem.of(note) for note in page[: given.limit]]
         following = shown[-1].id if len(page) > given.limit else None
-        with self.memory.store.snapshot(where.scope) as view:
-            total = len(view.recent(sys.maxsize, where.only))
+        total = self.memory.store.count(where.scope, superseded=False, now=where.only.now)
         return schema.ListResult(memories=shown, total=total, next=following)
 
     def _after(self, given: schema.ListArguments) -> str | None:

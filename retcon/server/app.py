@@ -239,6 +239,11 @@ def _add_write_routes(app: FastAPI, service: Service) -> None:
         """Correct a note: recall finds the correction from now on, and history shows both."""
         return await service.write(request, key, verbs.supersede, id, body)
 
+    @app.put("/memories/{id}", responses=_responses(s.UpdateOut, 400, 404, 409, 507), tags=["write"])
+    async def update_memory(request: Request, id: NoteId, body: s.SupersedeIn, key: Key = None) -> Response:  # noqa: A002
+        """Correct the newest version of a note. The correction is a note of its own: the answer has its id."""
+        return await service.write(request, key, verbs.update, id, body)
+
 
 def _add_read_routes(app: FastAPI, service: Service) -> None:
     verbs = service.verbs

@@ -19,6 +19,14 @@ from retcon.serving import one_line
 Budget = Annotated[int, Field(ge=0, description="Tokens the text may cost, all that is rendered counted.")]
 
 
+FILTERS = (
+    "Conditions in one object, with Mem0's words: user_id, agent_id, run_id, session, speaker, timestamp, created_at, "
+    "and metadata keys; values that must be equal, or eq, ne, gt, gte, lt, lte, in, nin, contains, icontains; "
+    "AND, OR, NOT."
+)
+EXPIRES = "From then on it is not recalled, and the next purge removes it: ISO 8601, or never."
+
+
 def parse_json(text: str | bytes) -> Any:
     """The JSON value; a name that stands twice in one object is refused."""
     return json.loads(text, object_pairs_hook=_refuse_repeats)
@@ -53,9 +61,7 @@ class WhereIn(ScopeIn):
     since: str | None = Field(None, description="ISO 8601, inclusive.")
     until: str | None = Field(None, description="ISO 8601, inclusive; a bare date means all of that day.")
     metadata: dict[str, Any] | None = Field(None, description="Values that a note's metadata must have.")
-    filters: dict[str, Any] | None = Field(
-        None, description="The same conditions in one object; a name that is none of them is a metadata value."
-    )
+    filters: dict[str, Any] | None = Field(None, description=FILTERS)
 
 
 class AddIn(ScopeIn):
@@ -79,6 +85,7 @@ class AddIn(ScopeIn):
     speaker: str | None = None
     timestamp: str | int | float | None = Field(None, description="When it happened: ISO 8601, or seconds since 1970.")
     metadata: dict[str, Any] | None = None
+    expires_at: str | None = Field(None, description=EXPIRES)
     infer: bool | None = Field(None, description="Taken and passed over: notes are stored as they are.")
 
 
@@ -94,6 +101,7 @@ class SupersedeIn(BaseModel):
     speaker: str | None = None
     timestamp: str | int | float | None = None
     metadata: dict[str, Any] | None = None
+    expires_at: str | None = Field(None, description=f"{EXPIRES} By default when the older note does.")
 
 
 class SearchIn(WhereIn):
@@ -160,7 +168,9 @@ class ListQuery(ScopeQuery):
     since: str | None = None
     until: str | None = None
     metadata: str | None = Field(None, description="A JSON object: values that a note's metadata must have.")
+    filters: str | None = Field(None, description=f"A JSON object. {FILTERS}")
     superseded: bool = False
+    expired: bool = False
     order: Literal["oldest", "newest"] = Field("oldest", description="Which note comes first.")
     limit: Annotated[int, Field(ge=1)] = 100
     offset: Annotated[int, Field(ge=0)] = 0
@@ -243,6 +253,10 @@ class NoteOut(BaseModel):
     supersedes: str | None = None
     superseded_by: str | None = None
     created_at: str | None = None
+    live: bool = Field(
+        False, description="Added as it was said: without a timestamp, it is of the day of `created_at`."
+    )
+    expires_at: str | None = None
 
 
 class EventOut(BaseModel):
@@ -273,6 +287,17 @@ class SupersedeOut(EventOut):
     )  # fmt: skip
 
     supersedes: str
+
+
+class UpdateOut(EventOut):
+    """The newest version of the note, under an id of its own; `event` is NONE where it said the same before."""
+
+    model_config = _answer(
+        id="77d0", memory="The cat is called Dot, not Pixel.", event="UPDATE", created_at=NOTE["created_at"],
+        supersedes="4f1c2a",
+    )  # fmt: skip
+
+    supersedes: str | None = None
 
 
 class DeletedOut(BaseModel):

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from retcon import deadline, validate
 from retcon.errors import InputError, NotFoundError
-from retcon.grant import IDS, Grant
+from retcon.grant import IDS, Grant, own_names
 from retcon.ladder import Look
 from retcon.memory import Memory
 from retcon.note import Decision, Hit, Note, Recall, Scope
@@ -43,8 +43,9 @@ from retcon.store import Deleted
 from retcon.trace import span
 from retcon.where import Where
 
-_WHERE: tuple[Literal["user_id", "agent_id", "run_id", "session", "since", "until"], ...]
-_WHERE = ("user_id", "agent_id", "run_id", "session", "since", "until")  # of a request that says which notes
+_WHERE: tuple[Literal["user_id", "agent_id", "run_id", "session", "since", "until", "metadata", "filters"], ...]
+_WHERE = ("user_id", "agent_id", "run_id", "session", "since", "until", "metadata", "filters")  # of a request
+_CORRECTED = ("session", "speaker", "timestamp", "metadata", "expires_at")  # what a correction may say beside its text
 _SHOWN = ("id", "speaker", "timestamp", "session")  # of a candidate, beside its text
 BRIEF = 200  # characters of a note in an answer that is full
 
@@ -74,33 +75,48 @@ class HttpVerbs:
     def add(self, grant: Grant, body: AddIn) -> Write:
         """The write that stores notes."""
         what = _one_of(messages=body.messages, text=body.text, memory=body.memory)
-        drafts = self._drafts(grant, what, body)
+        names: dict[str, str] = {}  # ids of notes -> what the caller calls them
+        drafts = self._drafts(grant, what, body, names)
 
         def do(keyed: KeyedWrite | None) -> Any:
-            named = [_name_draft(draft, keyed, number) for number, draft in enumerate(self._link(grant, drafts))]
+            linked = self._link(grant, drafts, names)
+            named = [_name_draft(draft, keyed, number) for number, draft in enumerate(linked)]
             self._check_quota(grant, [draft.get("id") for draft in named])
             single = isinstance(what, (str, Mapping))
-            with span("retcon.add", notes=len(named)):
+            with span("retcon.add", notes=len(named)), own_names(names):
                 stored = self.memory.add(named[0] if single and named else named)
             return [[note.id, note.created_at] for note in stored]
 
         def answer(kept: Any) -> dict[str, Any]:
             pairs = zip(kept, drafts, strict=True)
-            return {"results": [_event("ADD", note_id, at, draft["text"]) for (note_id, at), draft in pairs]}
+            told = (_event("ADD", note_id, at, self._text(note_id, draft["text"])) for (note_id, at), draft in pairs)
+            return {"results": list(told)}
 
         return Write(["add", body.model_dump()], do, answer)
 
     def supersede(self, grant: Grant, note_id: str, body: SupersedeIn) -> Write:
         """The write that corrects a note."""
+        return self._correct("supersede", grant, note_id, body)
+
+    def update(self, grant: Grant, note_id: str, body: SupersedeIn) -> Write:
+        """The write that corrects the newest version of a note; the same words again change nothing."""
+        return self._correct("update", grant, note_id, body)
+
+    def _correct(self, verb: str, grant: Grant, note_id: str, body: SupersedeIn) -> Write:
         text = _one_of(text=body.text, memory=body.memory)
         self._check_length("text", text, self.limits.text)
         chosen = None if body.new_id is None else grant.name(body.new_id)
-        fields = {name: getattr(body, name) for name in ("timestamp", "speaker", "session", "metadata")}
+        fields = {name: getattr(body, name) for name in _CORRECTED}
 
         def do(keyed: KeyedWrite | None) -> Any:
             old = grant.find(note_id, self.memory.get)
+            if verb == "update":
+                old = self._newest(old)
+                if chosen is None and _says(old, text, fields):
+                    return [old.id, old.created_at, None]
+            names = {old.id: note_id} | ({} if chosen is None else {chosen: body.new_id or ""})
             new_id = chosen or (keyed.note_id(0) if keyed else None)
-            with span("retcon.supersede"):
+            with span("retcon.supersede"), own_names(names):
                 stored = self._find_done(new_id, old) if keyed else None
                 if stored is None:
                     self._check_quota(grant, [new_id])
@@ -109,9 +125,24 @@ class HttpVerbs:
 
         def answer(kept: Any) -> dict[str, Any]:
             new_id, created_at, older = kept
-            return _event("UPDATE", new_id, created_at, text) | {"supersedes": older}
+            told = _event("NONE" if older is None else "UPDATE", new_id, created_at, self._text(new_id, text))
+            return told if older is None else told | {"supersedes": older}
 
-        return Write(["supersede", note_id, body.model_dump()], do, answer)
+        return Write([verb, note_id, body.model_dump()], do, answer)
+
+    def _newest(self, note: Note) -> Note:
+        while note.superseded_by is not None:
+            deadline.check()
+            note = self.memory.get(note.superseded_by)
+        return note
+
+    def _text(self, note_id: str, sent: str) -> str:
+        """The text as it was stored, which the memory's hook may have changed; empty where the note is gone again."""
+        if self.memory.before_store is None:
+            return sent
+        with suppress(NotFoundError):
+            return self.memory.get(note_id).text
+        return ""
 
     def delete(self, grant: Grant, note_id: str) -> Write:
         """The write that deletes a note and all that stands on it."""
@@ -136,32 +167,35 @@ class HttpVerbs:
 
         return Write(["delete_all", asdict(named)], do, _deletion_answer)
 
-    def _drafts(self, grant: Grant, what: Any, body: AddIn) -> list[dict[str, Any]]:
-        """The fields of each note, every one of them within the grant."""
+    def _drafts(self, grant: Grant, what: Any, body: AddIn, names: dict[str, str]) -> list[dict[str, Any]]:
+        """The fields of each note, every one of them within the grant; `names` gets the caller's names of them."""
         if isinstance(what, list) and len(what) > self.limits.messages:
             raise _too_much("messages", len(what), self.limits.messages)
         if body.id is not None and isinstance(what, list):
             raise InputError("an id names one note: give each item of a list its own 'id'")
-        shared = {name: getattr(body, name) for name in (*IDS, "id", "session", "speaker", "timestamp", "metadata")}
+        shared = {name: getattr(body, name) for name in (*IDS, "id", *_CORRECTED)}
         drafts = list(validate.drafts(what, **shared))
         for draft in drafts:
             scope = grant.narrow(validate.scope(*(draft.get(name) for name in IDS)))
             draft |= {name: value for name in IDS if (value := getattr(scope, name)) is not None}
             self._check_length("text", draft["text"], self.limits.text)
             if "id" in draft:
-                draft["id"] = grant.name(draft["id"])
+                given, draft["id"] = draft["id"], grant.name(draft["id"])
+                names[draft["id"]] = given
         return drafts
 
-    def _link(self, grant: Grant, drafts: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def _link(self, grant: Grant, drafts: Sequence[dict[str, Any]], names: dict[str, str]) -> Iterator[dict[str, Any]]:
         """The drafts, the notes that they follow or supersede being the caller's own, or of the same add."""
         known = {draft.get("id") for draft in drafts}
         for draft in drafts:
             links = {link: draft[link] for link in ("follows", "supersedes") if draft.get(link) is not None}
             ours = {link: grant.name(given) for link, given in links.items()}
-            yield draft | {
+            found = {
                 link: ours[link] if ours[link] in known else grant.find(links[link], self.memory.get).id
                 for link in links
             }
+            names |= {found[link]: given for link, given in links.items()}
+            yield draft | found
 
     def _check_quota(self, grant: Grant, ids: Sequence[str | None]) -> None:
         """Nothing, or an error where so many new notes are over the quota; one that is stored already is none."""
@@ -222,14 +256,22 @@ class HttpVerbs:
         """Notes in the order asked for, the cursor of the page after, and how many there are in all."""
         if query.limit > self.limits.page:
             raise _too_much("limit", query.limit, self.limits.page)
-        scope = grant.narrow(validate.scope(query.user_id, query.agent_id, query.run_id))
-        only = validate.only(query.session, query.since, query.until, _parse_metadata(query.metadata))
+        where = grant.where(
+            user_id=query.user_id, agent_id=query.agent_id, run_id=query.run_id, session=query.session,
+            since=query.since, until=query.until, metadata=_parse_object("metadata", query.metadata),
+            filters=_parse_object("filters", query.filters),
+        )  # fmt: skip
+        where = where if query.expired else where.unexpired(self.memory.now())
         start, offset = (0, query.offset) if query.cursor is None else (self.cursors.read(grant, query.cursor), 0)
-        listed = self.memory.store.all(scope, only, after=start or None, superseded=query.superseded, order=query.order)
+        listed = self.memory.store.all(
+            where.scope, where.only, after=start or None, superseded=query.superseded, order=query.order
+        )
         with span("retcon.list", limit=query.limit):
             results, more = self._fill(_from_number(offset, listed), query.limit)
             cursor = self.cursors.write(grant, self._place(results, start)) if more else None
-        total = None if only else self.memory.store.count(scope, superseded=query.superseded)
+        total = None
+        if not where.only:
+            total = self.memory.store.count(where.scope, superseded=query.superseded, now=where.only.now)
         return {"results": results, "next": cursor, "total": total}
 
     def search(self, grant: Grant, body: SearchIn) -> dict[str, Any]:
@@ -348,16 +390,8 @@ class HttpVerbs:
                 yield entry
 
     def _where(self, grant: Grant, body: WhereIn) -> Where:
-        """Which notes a request is about, from its fields and its `filters`."""
-        given = dict(body.filters or {})
-        named = {name: _agree(name, getattr(body, name), given.pop(name, None)) for name in _WHERE}
-        values = given.pop("metadata", None)
-        if values is not None and not isinstance(values, dict):
-            raise InputError("filters.metadata is an object")
-        for name, value in given.items():
-            if name in ("AND", "OR", "NOT", "$and", "$or", "$not") or isinstance(value, (dict, list)):
-                raise InputError("filters take plain values that must be equal, no operators")
-        return grant.where(**named, metadata={**given, **(values or {}), **(body.metadata or {})})
+        """Which notes a request is about."""
+        return grant.where(**{name: getattr(body, name) for name in _WHERE})
 
     def _check_query(self, body: DecideIn) -> None:
         self._check_length("query", body.query, self.limits.query)
@@ -394,10 +428,11 @@ def _one_of(**given: Any) -> Any:
     return found[0]
 
 
-def _agree(name: str, field: Any, filtered: Any) -> Any:
-    if field is not None and filtered is not None and field != filtered:
-        raise InputError(f"{name} and filters.{name} differ")
-    return filtered if field is None else field
+def _says(note: Note, text: str, fields: Mapping[str, Any]) -> bool:
+    """Whether the note says this already."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    asked = validate.note({"id": note.id, "text": text, **given}, created_at=note.created_at or "")
+    return asked.text == note.text and all(getattr(asked, name) == getattr(note, name) for name in given)
 
 
 def _name_draft(draft: dict[str, Any], keyed: KeyedWrite | None, number: int) -> dict[str, Any]:
@@ -454,7 +489,7 @@ def _too_much(what: str, given: int, most: int) -> Refusal:
     return Refusal(422, "too_much", f"{what} is {shown}, this server takes {most:,} at most")
 
 
-def _parse_metadata(text: str | None) -> dict[str, Any] | None:
+def _parse_object(what: str, text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
@@ -462,7 +497,7 @@ def _parse_metadata(text: str | None) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise InputError("metadata is a JSON object")
+        raise InputError(f"{what} is a JSON object")
     return found
 
 

@@ -28,7 +28,7 @@ from retcon.store import postings
 from retcon.store.checksum import checksum, total
 from retcon.store.connections import TIMEOUT, connect, schema_problems, translate_errors
 from retcon.store.migrations import read_schema, schema
-from retcon.store.rows import DERIVED, NOTE_AND_BEFORE, SLOT, SUMMED, read_note
+from retcon.store.rows import DERIVED, NOTE_AND_BEFORE, SLOT, SUMMED, is_damaged, read_note
 from retcon.store.writing import FLUSH, make_doc, term_keys
 
 SHOWN = 20  # problems of one kind that are named
@@ -112,7 +112,7 @@ def check_file(path: str, *, mend: bool = False) -> Check:
 def damaged_notes(connection: sqlite3.Connection) -> Iterator[str]:
     """Ids of the notes that do not match their checksum."""
     for row in connection.execute(SUMMED):
-        if checksum(*row[:15]) != row[15]:
+        if is_damaged(row):
             yield str(row[1])
 
 
@@ -206,12 +206,12 @@ def _docs(connection: sqlite3.Connection, scope: int, *, skip_damaged: bool = Fa
     query = NOTE_AND_BEFORE + "WHERE note.scope = ? AND newer.seq IS NULL ORDER BY note.slot"
     for row in connection.execute(query, (scope,)):
         try:
-            note = read_note(row[:17])
+            note = read_note(row[:-1])
         except sqlite3.DatabaseError:
             if skip_damaged:
                 continue
             raise
-        context = row[17] if isinstance(row[17], str) else ""
+        context = row[-1] if isinstance(row[-1], str) else ""
         yield make_doc(row[0], row[SLOT], note, term_keys(note.text), term_keys(context))
 
 

@@ -106,6 +106,35 @@ def delete_scope(connection: sqlite3.Connection, scope: int) -> tuple[int, int]:
     return notes, records - count(connection, "record")
 
 
+def find_expired(connection: sqlite3.Connection, now: str) -> list[str]:
+    """Ids of the notes that have expired by now.
+
+    Where such a note is a correction, and no newer one corrects it, the versions before it are among them: deleting it
+    alone would make them current again.
+    """
+    query = """
+    WITH RECURSIVE gone (seq) AS (
+      SELECT note.seq FROM note LEFT JOIN note AS newer ON newer.supersedes = note.seq
+      WHERE note.expires_at <= :now AND newer.seq IS NULL
+      UNION SELECT note.supersedes FROM note JOIN gone USING (seq) WHERE note.supersedes NOT NULL
+    )
+    SELECT id FROM note WHERE seq IN gone OR expires_at <= :now
+    """
+    return [row[0] for row in connection.execute(query, {"now": now})]
+
+
+def count_expired(
+    connection: sqlite3.Connection, where: str, values: Sequence[object], now: str, *, superseded: bool
+) -> int:
+    """How many notes of the scopes that `where` names have expired by now, superseded ones among them or not."""
+    current = "" if superseded else "AND NOT EXISTS (SELECT 1 FROM note AS newer WHERE newer.supersedes = note.seq)"
+    query = f"""
+    SELECT count(*) FROM scope JOIN note ON note.scope = scope.id
+    WHERE {where} AND note.expires_at <= ? {current}
+    """
+    return int(connection.execute(query, (*values, now)).fetchone()[0])
+
+
 def count(connection: sqlite3.Connection, table: str) -> int:
     """How many rows the table has."""
     return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])

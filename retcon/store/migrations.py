@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from retcon.errors import SchemaError, StoreError
 from retcon.store.checksum import checksum, total
-from retcon.store.rows import DERIVED, SUMMED
+from retcon.store.rows import DERIVED
 
 APPLICATION_ID = 0x7265746E  # "retn" in the file header tells our files from other people's
 
@@ -164,9 +164,18 @@ BEGIN SELECT RAISE(ABORT, 'written without a checksum: close every program of an
 """
 
 
+_SUMMED_3 = """
+SELECT note.seq, note.id, scope.user_id, scope.agent_id, scope.run_id, note.slot, note.session, note.speaker,
+  note.timestamp, note.at, note.text, note.metadata, note.created_at, before.id, older.id
+FROM note JOIN scope ON scope.id = note.scope
+LEFT JOIN note AS before ON before.seq = note.follows
+LEFT JOIN note AS older ON older.seq = note.supersedes
+"""
+
+
 def _seal_all(connection: sqlite3.Connection) -> None:
     """Give every row of an older file its checksum."""
-    sums = {row[0]: checksum(*row[:15]) for row in connection.execute(SUMMED)}
+    sums = {row[0]: checksum(*row) for row in connection.execute(_SUMMED_3)}
     connection.executemany("UPDATE note SET sum = ? WHERE seq = ?", [(each, seq) for seq, each in sums.items()])
     connection.execute("UPDATE scope SET total = (SELECT count(*) FROM note WHERE note.scope = scope.id)")
     update = "UPDATE seal SET notes = ?, sum = ?, deletes = ?"  # nobody counted: what was deleted may not be purged
@@ -176,7 +185,18 @@ def _seal_all(connection: sqlite3.Connection) -> None:
             connection.execute(f"UPDATE {table} SET sum = ? WHERE {key} = ?", (checksum(*row[:-1]), row[0]))
 
 
-STEPS: tuple[Step, ...] = (Step(_V1), Step(_V2), Step(_V3, _seal_all))
+# 4: whether a note was added as it was said, and when it expires. Checksums stay: they skip columns that are not set.
+_V4 = """
+ALTER TABLE note ADD COLUMN live INTEGER NOT NULL DEFAULT 0;  -- without a timestamp, it is of the day it was stored
+ALTER TABLE note ADD COLUMN expires_at TEXT;  -- UTC to the second: these texts compare as times
+CREATE INDEX note_expires ON note (scope, expires_at) WHERE expires_at IS NOT NULL;
+DROP TRIGGER IF EXISTS note_is_immutable;
+CREATE TRIGGER note_is_immutable BEFORE UPDATE OF
+  seq, id, scope, slot, session, speaker, timestamp, at, text, metadata, created_at, live, expires_at ON note
+BEGIN SELECT RAISE(ABORT, 'a raw note cannot be changed: supersede it'); END;
+"""
+
+STEPS: tuple[Step, ...] = (Step(_V1), Step(_V2), Step(_V3, _seal_all), Step(_V4))
 
 
 def migrate(connection: sqlite3.Connection) -> None:

@@ -10,8 +10,8 @@ import json
 import sqlite3
 from collections.abc import Collection
 
-from retcon.store.checksum import checksum, total
-from retcon.store.rows import NOTE, SUMMED, read_note
+from retcon.store.checksum import total
+from retcon.store.rows import NOTE, SUMMED, read_note, sum_note
 
 _IN = "IN (SELECT value FROM json_each(?))"
 
@@ -46,7 +46,7 @@ def check(connection: sqlite3.Connection, seqs: Collection[int]) -> None:
 def renew(connection: sqlite3.Connection, seqs: Collection[int]) -> list[int]:
     """New checksums of these notes, whose links have changed, written and returned."""
     rows = connection.execute(f"{SUMMED} WHERE note.seq {_IN}", (json.dumps(sorted(seqs)),)).fetchall()
-    sums = {row[0]: checksum(*row[:15]) for row in rows}
+    sums = {row[0]: sum_note(row) for row in rows}
     connection.executemany("UPDATE note SET sum = ? WHERE seq = ?", [(each, seq) for seq, each in sums.items()])
     return list(sums.values())
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from retcon.note import Filter, Note, Scope
 from retcon.store import Forward, Postings, TermStats, postings
-from retcon.store.rows import NOTE, SLOT, conditions, read_metadata, read_note
+from retcon.store.rows import NOTE, SLOT, check_of, conditions, facts, read_note
 
 _IN = "IN (SELECT value FROM json_each(?))"
 
@@ -64,15 +64,29 @@ class SqliteSnapshot:
             counts[row[at], column] = entries["count"][at]
         return Forward(counts, np.fromiter((length for length, _ in found), np.uint16, len(found)))
 
-    def mask(self, only: Filter) -> NDArray[np.bool_]:
-        """Which slots pass the filter."""
+    def mask(self, only: Filter) -> NDArray[np.bool_] | None:
+        """Which slots pass the filter; None where all do."""
+        if not only:
+            return self._unexpired(only.now)
         mask = np.zeros(self.slots, bool)
+        check = check_of(only)
         where, values = conditions(Scope(), only)
-        query = f"SELECT slot, metadata FROM note WHERE scope = ? AND {' AND '.join(where)}"
+        query = f"SELECT slot, {facts(only)} FROM note WHERE scope = ? AND {' AND '.join(where)}"
         for scope in self._ids:
             start = self._start[scope]
-            for slot, metadata in self._connection.execute(query, (scope, *values)):
-                mask[start + slot] = not only.metadata or matches(metadata, only)
+            for slot, *row in self._connection.execute(query, (scope, *values)):
+                mask[start + slot] = check is None or check(row)
+        return mask
+
+    def _unexpired(self, now: str | None) -> NDArray[np.bool_] | None:
+        if now is None:
+            return None
+        query = f"SELECT scope, slot FROM note WHERE scope {_IN} AND expires_at <= ?"
+        expired = self._connection.execute(query, (json.dumps(self._ids), now)).fetchall()
+        if not expired:
+            return None
+        mask = np.ones(self.slots, bool)
+        mask[[self._start[scope] + slot for scope, slot in expired]] = False
         return mask
 
     def fetch(self, slots: Sequence[int]) -> list[Note]:
@@ -96,13 +110,14 @@ class SqliteSnapshot:
         """Slots of the newest current notes that pass the filter, newest first."""
         where, values = conditions(Scope(), only)
         query = (
-            f"SELECT note.seq, note.scope, note.slot, note.metadata FROM note "
+            f"SELECT note.scope, note.slot, {facts(only)} FROM note "
             f"LEFT JOIN note AS newer ON newer.supersedes = note.seq "
             f"WHERE note.scope {_IN} AND newer.seq IS NULL AND {' AND '.join(where)} ORDER BY note.seq DESC"
         )
         found: list[int] = []
-        for _, scope, slot, metadata in self._connection.execute(query, (json.dumps(self._ids), *values)):
-            if only.metadata and not matches(metadata, only):
+        check = check_of(only)
+        for scope, slot, *row in self._connection.execute(query, (json.dumps(self._ids), *values)):
+            if check is not None and not check(row):
                 continue
             found.append(self._start[scope] + slot)
             if len(found) >= limit:
@@ -136,9 +151,3 @@ class SqliteSnapshot:
         owners = np.searchsorted(self._starts, slots, side="right") - 1
         for owner in np.unique(owners).tolist():
             yield self._ids[owner], (slots[owners == owner] - self._starts[owner]).tolist()
-
-
-def matches(metadata: str, only: Filter) -> bool:
-    """Whether a note's stored metadata has every value that the filter asks for."""
-    stored = read_metadata(metadata)
-    return all(stored.get(key) == value for key, value in only.metadata.items())

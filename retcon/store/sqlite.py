@@ -18,9 +18,10 @@ from retcon.note import Filter, Note, Scope
 from retcon.store import Deleted, Kept, Order, Progress, ReplyStats, Snapshot, deleting, purging, replies, seal
 from retcon.store.checksum import checksum
 from retcon.store.connections import TIMEOUT, Connections, Sync, check_schema, translate_damage, translate_errors
-from retcon.store.rows import DERIVED, NOTE, conditions, read_note
+from retcon.store.rows import DERIVED, FACT_PLACES, NOTE, check_of, conditions, read_note
 from retcon.store.snapshot import SqliteSnapshot
 from retcon.store.writing import Writer
+from retcon.where import Where
 
 if TYPE_CHECKING:
     from retcon.store.checking import Check
@@ -95,7 +96,8 @@ class SqliteStore:
 
         Superseded ones come on request.
         """
-        only = only or Filter()
+        only = Filter() if only is None else only
+        check = check_of(only)
         where, values = conditions(scope, only)
         if not superseded:
             where.append("newer.seq IS NULL")
@@ -111,7 +113,7 @@ class SqliteStore:
                 if skip_damaged:
                     continue
                 raise
-            if not all(note.metadata.get(key) == value for key, value in only.metadata.items()):
+            if check is not None and not check([row[place] for place in FACT_PLACES]):
                 continue
             if limit is not None and found >= limit:
                 return
@@ -123,13 +125,19 @@ class SqliteStore:
         with self._read() as connection:
             return deleting.seqs_of(connection, [note_id])[0]
 
-    def count(self, scope: Scope, *, superseded: bool = True) -> int:
-        """How many notes the scope holds, with superseded ones or without."""
+    def count(self, scope: Scope, *, superseded: bool = True, now: str | None = None) -> int:
+        """How many notes the scope holds, with superseded ones or without; with `now`, less those expired by then."""
         where, values = conditions(scope, Filter())
+        named = " AND ".join(where)
         column = "total" if superseded else "notes"
-        query = f"SELECT coalesce(sum({column}), 0) FROM scope WHERE {' AND '.join(where)}"
+        query = f"SELECT coalesce(sum({column}), 0) FROM scope WHERE {named}"
         with self._read() as connection:
-            return int(connection.execute(query, values).fetchone()[0])
+            held = int(connection.execute(query, values).fetchone()[0])
+            return (
+                held
+                if now is None
+                else held - deleting.count_expired(connection, named, values, now, superseded=superseded)
+            )
 
     def history(self, note_id: str) -> list[Note]:
         """Every version of the note, oldest first."""
@@ -168,23 +176,32 @@ class SqliteStore:
                 notes, records = notes + gone[0], records + gone[1]
         return Deleted(notes, records, self.in_memory or not notes)
 
-    def count_unpurged(self) -> int:
-        """How many deletes there were whose words may still lie in the files."""
-        if self.in_memory:
-            return 0
+    def count_unpurged(self, *, now: str | None = None) -> int:
+        """How many deletes there were whose words may still lie in the files, and notes that have expired by now."""
         with self._read() as connection:
-            return seal.count_unpurged(connection)
+            expired = 0 if now is None else len(deleting.find_expired(connection, now))
+            return expired + (0 if self.in_memory else seal.count_unpurged(connection))
 
-    def purge(self, *, at: str = "") -> bool:
+    def purge(self, *, at: str = "", now: str | None = None) -> bool:
         """Whether deleted words are gone from the files, which are rewritten for it; `at` is noted as the time of it.
 
-        False while another connection holds the log back; the file remembers that a purge is due.
+        Notes that have expired by `now` are deleted first. False while another connection holds the log back; the file
+        remembers that a purge is due.
         """
+        if now is not None:
+            self._delete_expired(now)
         if self.in_memory:
             return True
         with self._connections.use() as connection, translate_damage(self.path):
             self._connections.check_place()
             return purging.purge(connection, at=at, timeout=self.timeout)
+
+    def _delete_expired(self, now: str) -> None:
+        with self._read() as connection:
+            due = deleting.find_expired(connection, now)
+        if due:
+            with self._connections.write() as connection, translate_damage(self.path):
+                deleting.delete(connection, deleting.find_expired(connection, now))
 
     # -- the index ---------------------------------------------------------------------------------------------------
 
@@ -197,9 +214,9 @@ class SqliteStore:
             query += " ORDER BY user_id, agent_id, run_id"  # decides ties, so not by which scope came first
             yield SqliteSnapshot(connection, connection.execute(query, values).fetchall())
 
-    def find_unembedded(self, scope: Scope, embedder: str, *, limit: int) -> list[Note]:
-        """Current notes of the scope that have no vector of this embedder yet."""
-        where, values = conditions(scope, Filter())
+    def find_unembedded(self, whose: Where, embedder: str, *, limit: int) -> list[Note]:
+        """Current notes of the scope that have no vector of this embedder yet, and have not expired."""
+        where, values = conditions(whose.scope, Filter(now=whose.only.now))
         query = NOTE + (
             "LEFT JOIN vector ON vector.note = note.seq AND vector.embedder = ?"
             f" WHERE vector.note IS NULL AND newer.seq IS NULL AND {' AND '.join(where)} ORDER BY note.seq LIMIT ?"

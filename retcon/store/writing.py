@@ -11,8 +11,7 @@ from functools import lru_cache
 from retcon.errors import ConflictError, InputError, NotFoundError
 from retcon.note import Note
 from retcon.store import postings, seal
-from retcon.store.checksum import checksum
-from retcon.store.rows import NOTE, epoch, read_note
+from retcon.store.rows import NOTE, read_note, sum_note, time_of
 from retcon.words import CONTEXT, OWN, spoken_date, stem_words, term_key, words
 
 FLUSH = 50_000  # notes whose index entries are written together during a bulk add
@@ -29,8 +28,8 @@ class _OpenScope:
 
 _INSERT = (
     "INSERT INTO note"
-    " (seq, id, slot, session, speaker, timestamp, at, text, metadata, created_at, follows, supersedes, scope, sum)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " (seq, id, slot, session, speaker, timestamp, at, text, metadata, created_at, live, expires_at,"
+    " follows, supersedes, scope, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 
@@ -71,11 +70,12 @@ class Writer:
         seq, self.next_seq = self.next_seq, self.next_seq + 1
         name = (seq, note.id)
         rest = (
-            slot, note.session, note.speaker, note.timestamp, epoch(note.timestamp) if note.timestamp else None,
-            note.text, _to_json(dict(note.metadata)) if note.metadata else "{}", note.created_at or "",
+            slot, note.session, note.speaker, note.timestamp, time_of(note), note.text,
+            _to_json(dict(note.metadata)) if note.metadata else "{}", note.created_at or "",
         )  # fmt: skip
-        self.sums.append(checksum(*name, *scope.ids, *rest, before.id, note.supersedes))
-        self.connection.execute(_INSERT, (*name, *rest, before.seq, older, scope.id, self.sums[-1]))
+        last = (int(note.live), note.expires_at)
+        self.sums.append(sum_note((*name, *scope.ids, *rest, before.id, note.supersedes, *last)))
+        self.connection.execute(_INSERT, (*name, *rest, *last, before.seq, older, scope.id, self.sums[-1]))
         keys = term_keys(note.text)
         self.last[scope.id, note.session] = _Turn(note.id, seq, keys)
         scope.pending[slot] = make_doc(seq, slot, note, keys, before.keys)
@@ -140,7 +140,9 @@ class Writer:
             raise NotFoundError(note.supersedes)
         seq, owner, slot, newer = found
         if newer is not None:
-            raise ConflictError(f"note {note.supersedes!r} was superseded by {newer!r} before: supersede that one")
+            raise ConflictError(
+                note.supersedes, "is of a note that was superseded before: correct the newest of its history", newer
+            )
         if owner != scope.id:
             raise InputError(f"a note supersedes one of its own scope, and {note.supersedes!r} is in another")
         if scope.pending.pop(slot, None) is None:
@@ -182,6 +184,6 @@ def _refuse_other(known: Note, note: Note) -> None:
     for name in ("text", "speaker", "session", "timestamp", "user_id", "agent_id", "run_id", "metadata"):
         ours, theirs = getattr(known, name), getattr(note, name)
         if ours != theirs and not (name == "metadata" and dict(ours) == dict(theirs)):
-            raise ConflictError(f"the id {note.id!r} is taken by a note with another {name}")
+            raise ConflictError(note.id, f"is taken by a note with another {name}")
     if note.supersedes is not None and note.supersedes != known.supersedes:
-        raise ConflictError(f"the id {note.id!r} is taken by a note that does not supersede {note.supersedes!r}")
+        raise ConflictError(note.id, "is taken by a note that does not supersede the same one")

@@ -34,6 +34,7 @@ def make_store(path: Path) -> Truth:
         for number in (3, 9, 12):
             memory.supersede(f"n{number}", f"corrected {number}", new_id=f"c{number}")
         memory.add("x" * 20_000, id="long", user_id="u0")
+        memory.add("a short one", id="short", user_id="u0", expires_at="2100-01-01")
         memory.delete(["n5", "n6"])
         memory.store.put_record("r", action="merge", budget=9, text="a cat", about="{}", sources=["n0"])
     with Memory(path) as memory:

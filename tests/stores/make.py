@@ -36,6 +36,7 @@ def fill(memory: Memory) -> None:
     memory.add([{"role": "user", "content": text} for _, text in TALK], user_id="ann", agent_id="helper", run_id="r1")
     memory.add("An old note without a date", agent_id="helper")
     memory.add("Nobody's note\nwith two lines")
+    memory.add("The spare key is under the pot.", user_id="ann", expires_at="2100-01-01")
     first, second, third = memory.get_all(user_id="ann", session="s0")[:3]
     memory.supersede(first.id, "I adopted a cat named Dot. She is shy.", timestamp="2026-05-08")
     memory.supersede(memory.history(first.id)[-1].id, "I adopted two cats, Dot and Pixel.", timestamp="2026-05-09")

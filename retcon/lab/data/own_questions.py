@@ -113,7 +113,7 @@ def _notes(fields: Mapping[str, Any], name: str, prefix: str) -> tuple[Note, ...
 
 def _add(found: dict[str, Note], value: object, name: str) -> None:
     """Puts the note that the value describes among the others, under its own id or under that name."""
-    made = validate.note({"id": name} | validate.draft(value), created_at=_STORED)
+    made = validate.note({"id": name} | validate.draft(value) | {"live": False}, created_at=_STORED)
     if made.id in found:
         raise InputError(f"the id {made.id!r} is there twice")
     found[made.id] = made
