@@ -61,8 +61,8 @@ class LabelledQuestions:
     types: Places
     groups: NDArray[np.str_]
 
-    def part(self, mask: NDArray[np.bool_]) -> LabelledQuestions:
-        """The questions under the mask."""
+    def part(self, mask: NDArray[np.bool_] | Places) -> LabelledQuestions:
+        """The questions under the mask, or at these places."""
         return LabelledQuestions(self.hits[mask], self.types[mask], self.groups[mask])
 
 
@@ -202,7 +202,7 @@ def losses(sets: Sets, test: LabelledQuestions) -> dict[Settings, float]:
     out = {}
     for count in COUNTS:
         given = join(sets, count)
-        x = np.column_stack((np.ones(len(test.types)), test.hits))
+        x = np.column_stack((np.ones(len(test.types)), test.hits.astype(np.float64)))
         for penalty, w in zip(PENALTIES, fit_path(**given, penalties=PENALTIES), strict=True):
             odds = x @ w
             log = odds - np.log(np.exp(odds).sum(axis=1, keepdims=True))
