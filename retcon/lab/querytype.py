@@ -117,7 +117,7 @@ def train(
         raise InputError(f"the penalty must be above 0, not {penalty}")
     (w,) = fit_path(hits, truth, (penalty,), weights=counts, sources=names)
     odds = w[:, 1:] - w[:, :1]  # against the first type
-    own = np.asarray(names == "")
+    own = np.flatnonzero(names == "")
     prior = np.bincount(truth[own], counts[own], minlength=len(TYPES)) / counts[own].sum()
     return QueryTypes(PATTERNS, tuple(map(tuple, odds[1:].tolist())), tuple(odds[0].tolist()), tuple(prior.tolist()))
 
