@@ -29,7 +29,7 @@ EXAMPLES = (
 )
 DATA, PROTOCOL, ACTIONS = ("sample",), "controlled", "retain,extract,merge,abstract,rewrite"
 SMOKE_POLICIES = ("retention", "best fixed action", "direct", "ladder", "action oracle")  # shown; files have all
-SMOKE_ACTIONS, SMOKE_BUDGETS, SMOKE_SAMPLE, SMOKE_DRAWS = "retain,extract,merge", "32,64", 6, 1000
+SMOKE_ACTIONS, SMOKE_BUDGETS, SMOKE_SAMPLE, SMOKE_DRAWS = "retain,extract,merge", "32,64", 5, 1000
 DRAWS = 10_000
 OUT, SMOKE_OUT = "retcon-bench", "retcon-smoke"
 
