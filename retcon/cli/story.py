@@ -31,8 +31,9 @@ def _sample(act: dict[str, Any]) -> None:
 def _questions(act: list[dict[str, Any]]) -> None:
     _title("One question of each type, at four budgets")
     fold(
-        "Every line that starts with | is what an agent would be given. It never costs more than the budget. In brackets "
-        "is the question's true type, which nobody knows when it is asked; 'sounds like' is what its words alone tell."
+        "Every line that starts with | is what an agent would be given. It never costs more than the budget. In "
+        "brackets is the true type of the question, which nobody knows when it is asked; 'sounds like' is what its "
+        "words alone tell."
     )
     for question in act:
         _ask(question)
