@@ -128,7 +128,7 @@ def probabilities(model: QueryTypes, queries: Sequence[str] | Hits) -> Array:
     moved = np.einsum("qc,ct->qt", hits.astype(np.float64), np.array(model.weights))  # row by row, whatever the others
     odds = np.array(model.intercepts) + moved
     guessed = np.exp(_log_softmax(np.column_stack((np.zeros(len(hits)), odds))))
-    return np.where(hits.any(axis=1)[:, None], guessed, np.array(model.prior))
+    return np.where(hits.any(axis=1, keepdims=True), guessed, np.array(model.prior))
 
 
 def out_of_fold(
