@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from retcon import sample
+from retcon.features import TYPES, query_type
 from retcon.memory import Memory
 from retcon.note import Recall
 from retcon.operate import usable
@@ -24,7 +25,7 @@ from retcon.words import query_terms, spoken_date, stems
 
 USER = "robin"
 BUDGETS = (32, 64, 128, 256)
-SHOWN = ("q01", "q10", "q35", "q28")  # one question of each type
+SHOWN = ("q65", "q06", "q35", "q04")  # one question of each type
 NARROW, SINCE = "q09", "2026-05-03T12:06"  # a question, and a time range in which everything fits
 UNKNOWN = "q76"  # a question that memory cannot answer
 CHANGED, OLD = "What does Marek charge for a session?", "s17-03"  # and the note that answers it
@@ -74,8 +75,8 @@ def _budgets(memory: Memory, question: Question) -> dict[str, Any]:
 
 
 def _narrow(memory: Memory, question: Question) -> dict[str, Any]:
-    found = memory.recall(question.question, BUDGETS[-1], user_id=USER, since=SINCE)
-    return _plain(memory, question) | {"since": SINCE, "recall": _judge(found, question)}
+    found = (memory.recall(question.question, budget, user_id=USER, since=SINCE) for budget in BUDGETS)
+    return _plain(memory, question) | {"since": SINCE, "recalls": [_judge(each, question) for each in found]}
 
 
 def _escalate(memory: Memory, question: Question) -> dict[str, Any]:
@@ -108,7 +109,8 @@ def _supersede(memory: Memory) -> dict[str, Any]:
 
 def _plain(memory: Memory, question: Question) -> dict[str, Any]:
     fields = {name: getattr(question, name) for name in ("id", "type", "question", "answer")}
-    return fields | {"stated": is_stated(memory, question)}
+    guessed = dict(zip(TYPES, query_type(question.question), strict=True))
+    return fields | {"stated": is_stated(memory, question), "guessed": guessed}
 
 
 # -- what survives -----------------------------------------------------------------------------------------------------

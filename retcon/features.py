@@ -85,27 +85,35 @@ def spread(vectors: NDArray[np.floating]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class QueryTypes:
-    """A multinomial logistic model: each cue found in the query moves the log-odds of a type against the first."""
+    """A multinomial logistic model: each cue found in the query moves the log-odds of a type against the first.
+
+    A text without any cue says nothing about its type, and gets the prior.
+    """
 
     patterns: tuple[re.Pattern[str], ...]
     weights: tuple[tuple[float, ...], ...]  # one row a cue, one column a type after the first
     intercepts: tuple[float, ...]
+    prior: tuple[float, ...]  # one a type
 
     def __call__(self, query: str) -> tuple[float, float, float, float]:
         text = cue_text(query)
-        odds = list(self.intercepts)
-        for pattern, row in zip(self.patterns, self.weights, strict=True):
-            if pattern.search(text):
-                odds = [o + w for o, w in zip(odds, row, strict=True)]
+        found = [row for pattern, row in zip(self.patterns, self.weights, strict=True) if pattern.search(text)]
+        single, multi, temporal, update = self._guess(found) if found else self.prior
+        return single, multi, temporal, update
+
+    def _guess(self, found: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+        odds = [math.fsum(column) for column in zip(self.intercepts, *found, strict=True)]
         top = max(0.0, *odds)
         lifted = [math.exp(-top), *(math.exp(o - top) for o in odds)]
         total = math.fsum(lifted)
-        single, multi, temporal, update = (round(value / total, 6) for value in lifted)  # alike on every libm
-        return single, multi, temporal, update
+        return tuple(round(value / total, 6) for value in lifted)  # alike on every libm
 
 
 def query_type(query: str) -> tuple[float, float, float, float]:
-    """Probabilities that the query is single-session, multi-session, temporal, knowledge-update."""
+    """Probabilities that the query is single-session, multi-session, temporal, knowledge-update.
+
+    They come from how the query is put: nonsense, and any text without a cue in it, gets the prior.
+    """
     return _query_types()(query)
 
 
@@ -147,4 +155,5 @@ def _query_types() -> QueryTypes:
         tuple(cue_pattern(cue["words"]) for cue in cues),
         tuple(tuple(cue["weights"][name] for name in TYPES[1:]) for cue in cues),
         tuple(stored["intercepts"][name] for name in TYPES[1:]),
+        tuple(stored["prior"][name] for name in TYPES),
     )

@@ -14,6 +14,11 @@ from retcon.note import Note
 from retcon.store import Progress
 from retcon.store.connections import PRIVATE
 
+NOT_JSONL = (
+    """this is JSON, not JSONL, which has one note a line, such as {"text": "..."}: """
+    "jq -c '.[]' FILE puts each element of an array on a line of its own; a benchmark's file goes to retcon bench"
+)
+
 
 def dump(notes: Iterable[Note], *, gaps: bool = False) -> Iterator[str]:
     """The notes as lines. With `gaps` some may be missing, and links to those are left out."""
@@ -53,8 +58,18 @@ def parse(lines: Iterable[str], make: Callable[[dict[str, Any]], Note]) -> Itera
         try:
             note = make(validate.draft(json.loads(line)))
         except (ValueError, RecursionError) as error:  # InputError is a ValueError too
-            raise InputError(f"line {number}: {str(error).splitlines()[0]}") from None
+            raise InputError(f"line {number}: {NOT_JSONL if _is_document(line) else _first_line(error)}") from None
         yield note
+
+
+def _is_document(line: str) -> bool:
+    """Whether the line is an array, or the beginning of a JSON document that goes on in other lines."""
+    start = line.strip()
+    return start[:1] == "[" or start == "{"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]
 
 
 def _open_private(path: str, flags: int) -> int:

@@ -413,6 +413,15 @@ def test_load_is_all_or_none(bad: str, db: Path) -> None:
     assert document("list") == {"results": []}
 
 
+@pytest.mark.parametrize("document", ['[\n {"text": "a"},\n {"text": "b"}\n]', '[{"text": "a"}]', '{\n "text": "a"\n}'])
+def test_load_of_json_that_is_not_jsonl_says_so_and_what_to_do(document: str, db: Path) -> None:
+    Path("talk.json").write_text(document)
+    said = complaint("load", "talk.json")
+    assert "line 1: this is JSON, not JSONL" in said
+    assert "jq -c '.[]' FILE" in said
+    assert fine("search", "a") == fine("search", "b")
+
+
 @pytest.mark.parametrize("args", ["load nope.jsonl", "load .", "add --messages nope.json", "add --messages ."])
 def test_file_that_cannot_be_read_gives_one_line_and_no_store(args: str, db: Path) -> None:
     assert "cannot read" in complaint(*args.split())

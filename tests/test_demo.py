@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from typing import Any
@@ -41,9 +42,28 @@ def test_demo_shows_one_question_of_each_type_at_four_budgets(acts: dict[str, An
         assert [recall["budget"] for recall in question["recalls"]] == [32, 64, 128, 256]
 
 
+def test_each_question_shown_sounds_like_its_type(acts: dict[str, Any], told: str) -> None:
+    for question in acts["questions"]:
+        guessed = question["guessed"]
+        kind = question["type"].replace("-", "_")
+        assert max(guessed, key=guessed.__getitem__) == kind
+        assert f"sounds like: {question['type']} {guessed[kind]:.2f}" in told
+
+
+def test_demo_played_again_shows_the_same_texts(acts: dict[str, Any]) -> None:
+    again = dict(itertools.islice(play(), 3))
+    for name in ("questions", "retain"):
+        first, second = ([one["text"] for one in _recalls(found[name])] for found in (acts, again))
+        assert first == second
+
+
+def _recalls(act: Any) -> list[dict[str, Any]]:
+    return [one for part in (act if isinstance(act, list) else [act]) for one in part["recalls"]]
+
+
 def test_demo_never_goes_over_a_budget(acts: dict[str, Any]) -> None:
     recalls = [recall for question in acts["questions"] for recall in question["recalls"]]
-    recalls += [acts["retain"]["recall"], *acts["escalate"]["recalls"]]
+    recalls += [*acts["retain"]["recalls"], *acts["escalate"]["recalls"]]
     recalls += [acts["supersede"][name] for name in ("before", "after", "deleted")]
     assert all(recall["tokens"] <= recall["budget"] for recall in recalls)
     assert all(row["tokens"] <= row["budget"] for row in acts["summary"]["rows"])
@@ -57,8 +77,9 @@ def test_demo_holds_the_whole_sample(acts: dict[str, Any]) -> None:
 
 
 def test_demo_retains_where_everything_fits(acts: dict[str, Any]) -> None:
-    recall = acts["retain"]["recall"]
+    *smaller, recall = acts["retain"]["recalls"]
     assert recall["action"] == "retain"
+    assert "retain" not in {one["action"] for one in smaller if one["budget"] < 64}
     assert recall["dropped"] == []
     assert recall["survives"]
     assert all(source["whole"] for source in recall["sources"])

@@ -117,6 +117,16 @@ def test_python_prints_what_the_page_says(code: str, tmp_path: Path, monkeypatch
         assert text == promise or promise.endswith("...")
 
 
+def test_readme_run_twice_leaves_the_same_notes_and_says_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _ = blocks("README.md")
+    assert run(code) == run(code)
+    with Memory("agent.db") as memory:
+        assert [note.id for note in memory.get_all(user_id="ann")] == ["n1", "n2"]
+
+
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
 def test_what_a_page_imports_exists(page: Path) -> None:
     for code in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):

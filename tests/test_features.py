@@ -153,10 +153,38 @@ def test_query_type_of_a_hostile_query_stays_fast() -> None:
 
 def test_query_type_file_is_small_and_says_where_it_comes_from() -> None:
     stored = json.loads((ROOT / "retcon" / "querytype.json").read_text("utf-8"))
-    assert len(stored["cues"]) * 3 + 3 <= 80
-    assert {"data", "licence", "n", "seed", "penalty", "longmemeval"} <= stored["provenance"].keys()
-    assert stored["provenance"]["longmemeval"]["accuracy"] > stored["provenance"]["longmemeval"]["majority_accuracy"]
-    assert stored["provenance"]["longmemeval"]["log_loss"] < stored["provenance"]["longmemeval"]["prior_log_loss"]
+    assert len(stored["cues"]) * 3 + 7 <= 150
+    assert {"data", "licence", "n", "seed", "penalty", "count", "left_out", "tests"} <= stored["provenance"].keys()
+    tested = stored["provenance"]["tests"]
+    assert set(tested) == {"sample", "locomo", "timelineqa"}
+    for found in (*tested.values(), stored["provenance"]["left_out"]["longmemeval"]):
+        assert found["accuracy"] > found["majority_accuracy"]
+        assert found["log_loss"] < np.log(len(TYPES))
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("What dose at the moment?", "knowledge_update"),
+        ("Where do I live now?", "knowledge_update"),
+        ("When did we last meet?", "temporal"),
+        ("How many books have I read this year?", "multi_session"),
+        ("What's my cat's name?", "single_session"),
+    ],
+)
+def test_query_type_is_telling_on_everyday_questions(query: str, expected: str) -> None:
+    found = dict(zip(TYPES, query_type(query), strict=True))
+    assert max(found, key=found.__getitem__) == expected
+    assert found[expected] > 0.55
+
+
+@pytest.mark.parametrize(
+    "query", ["", "asdkjhaskjdh", "capital of France?", "Wo wohne ich jetzt?", "猫はどこですか", "?!?"]
+)
+def test_text_without_a_cue_gets_the_prior(query: str) -> None:
+    stored = json.loads((ROOT / "retcon" / "querytype.json").read_text("utf-8"))
+    assert query_type(query) == tuple(stored["prior"][name] for name in TYPES)
+    assert max(query_type(query)) < 0.4
 
 
 @pytest.mark.skipif(not LONGMEMEVAL.is_file(), reason="LongMemEval's questions are not here (RETCON_DATA)")

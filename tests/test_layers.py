@@ -20,7 +20,8 @@ LAYERS = tuple(
     names.split()
     for names in (
         "errors deadline note habits plain words trace sample",  # values and words
-        "tokens validate filters screen where features pack extract evidence ladder route fidelity why",  # values in, out
+        # values in, values out
+        "tokens validate filters screen where features pack extract evidence ladder route fidelity why",
         "model store cache",  # each with its one outside system
         "retrieve operate answer perform jsonl",  # the stages that are handed a model or a store
         "memory",  # all of it together

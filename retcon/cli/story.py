@@ -30,7 +30,11 @@ def _sample(act: dict[str, Any]) -> None:
 
 def _questions(act: list[dict[str, Any]]) -> None:
     _title("One question of each type, at four budgets")
-    fold("Every line that starts with | is what an agent would be given. It never costs more than the budget.")
+    fold(
+        "Every line that starts with | is what an agent would be given. It never costs more than the budget. In "
+        "brackets is the true type of the question, which nobody knows when it is asked; 'sounds like' is what its "
+        "words alone tell."
+    )
     for question in act:
         _ask(question)
         for recall in question["recalls"]:
@@ -41,6 +45,8 @@ def _ask(question: dict[str, Any]) -> None:
     out()
     fold(f"{question['question']}  [{question['type']}]")
     fold(f"gold answer: {question['answer']}")
+    likely = sorted(question["guessed"].items(), key=lambda item: -item[1])
+    fold("sounds like: " + ", ".join(f"{name} {p:.2f}" for name, p in likely).replace("_", "-"))
 
 
 def _recall(recall: dict[str, Any], *, stated: bool) -> None:
@@ -67,9 +73,13 @@ def _drops(recall: dict[str, Any]) -> str:
 
 def _retain(act: dict[str, Any]) -> None:
     _title("When everything fits, nothing is replaced")
-    fold(f"The same memory, asked only about notes since {act['since']}.")
+    fold(
+        f"The same memory, asked only about notes since {act['since']}: sentences while room is short, and whole notes "
+        "once there is room for all of them."
+    )
     _ask(act)
-    _recall(act["recall"], stated=act["stated"])
+    for recall in act["recalls"]:
+        _recall(recall, stated=act["stated"])
 
 
 def _escalate(act: dict[str, Any]) -> None:

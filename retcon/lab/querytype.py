@@ -1,8 +1,10 @@
 """Questions with known types -> the query-type model, and probabilities that an honest experiment may train on.
 
-The model is multinomial logistic regression on yes/no cues: mean log-loss + penalty/2 |W|^2, intercepts free. Serving
-(`retcon.features.query_type`) reads finished weights and never loads this file. A router must not be trained on what
-the model says of questions that the model has learned by heart, so training questions get `out_of_fold` probabilities.
+The model is multinomial logistic regression on yes/no cues: mean log-loss + penalty/2 |W|^2, intercepts free.
+Publishers mean different things by the same type and mix the types differently, so questions from other sources may
+have intercepts of their own: what they teach is which cue goes with which type among them, not how common a type is.
+Serving (`retcon.features.query_type`) reads finished weights and never loads this file. A router must not be trained on
+what the model says of questions that it has learned by heart, so training questions get `out_of_fold` probabilities.
 
 Wherever questions are asked for, their `cue_matrix` will do: computed once, it serves any number of splits.
 """
@@ -11,6 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,36 +28,56 @@ Array = NDArray[np.float64]
 Places = NDArray[np.int64]
 Hits = NDArray[np.bool_]  # [questions, cues]
 
-# What a person asking that kind of question tends to write; whole words, "|" between alternatives.
+# What a person asking that kind of question tends to write; whole, common words, "|" between alternatives.
 CUES = {
     "how many": "how many",
     "how much": "how much",
-    "how long": "how (?:long|old)",
+    "how long": "how (?:long|old|soon|far)",
     "how many days": "how many (?:days|weeks|months|years)",
-    "unit of time": "days?|weeks?|months?|years?",
+    "unit of time": "days?|weeks?|months?|years?|nights?|hours?",
     "asks when": "ago|passed|elapsed|between|since|when (?:did|do|does|was|were|is|are|will)|what (?:date|month|year)",
-    "around an event": "before|after|when (?:i|my|we|he|she|they)",
+    "around an event": "before|after|while|during|when (?:i|my|we|he|she|they)",
     "order": "first|second|order|earlier|later|earliest",
-    "recent span": r"(?:last|past) (?:(?:few|two|three|\d+) )?(?:days?|weeks?|months?|years?|weekend|\w+day)",
+    "recent span": r"yesterday|(?:last|past) (?:(?:few|two|three|\d+) )?(?:days?|weeks?|months?|years?|weekend|\w+day)",
+    "last": "last",
+    "this span": "this (?:week|month|year|spring|summer|autumn|fall|winter|season)",
+    "until": "until|till|by when|due|deadline|next",
+    "a month": "january|february|march|april|may|june|july|august|september|october|november|december",
+    "a year": r"(?:19|20)\d\d",
+    "from one to another": "from (?:.* )?to",
     "one of two": "(?:which|who) (?:.* )?or",
     "total": "total|altogether|combined|in all|overall|sum|average|across",
-    "compare": "difference|compared|than|percentage|most(?! recent)|least|each|both",
+    "compare": "difference|compared|than|percentage|most(?! recent)|least|each|both|together|in common",
     "different": "different|various|types of|kinds of",
+    "all of them": "all|every|everything|everyone|list|overview|whole|which of",
+    "several": r"(?:which|what) \w+s (?:have|has|do|does|did|are|were)",
     "money": "spend|spent|costs?|saved?|earn(?:ed)?|raised?|worth|price",
     "did": "did",
+    "was": "was|were|had",
+    "is": "is|are|am|what s|who s|where s",
+    "does": "do|does",
+    "has": "have|has|been",
+    "will": "will|would|going to",
     "state": "(?:have|has) (?:i|my|we|he|she|they)|(?:do|am) i|(?:is|are) my",
-    "latest": "current|currently|now|latest|recent|recently|so far|still|these days|nowadays",
-    "changed": "previous|previously|former|formerly|initially|used to|switch(?:ed)?|changed?|new",
+    "latest": "current|currently|now|latest|recent|recently|so far|still|these days|nowadays|at the moment|at present|"
+    "presently|today|yet|any ?more|newest|updated",
+    "changed": "previous|previously|former|formerly|initially|used? to|switch(?:ed)?|changed?|new|in the end|moved",
     "habit": "how (?:often|frequently)|usually|every|daily|weekly|what (?:time|day) (?:.* )?do i",
     "you": "you|your",
     "earlier talk": "remind me|our (?:previous|last|earlier)|conversation|chat|you (?:told|said|mentioned)",
     "advice": "recommend|suggest|suggestions?|recommendations?|tips?|advice|ideas?|should i",
-    "a name": "name|who|where|what (?:colou?r|breed|kind|type|brand)",
-    "long": r"(?:\w+ ){20}\w+",
+    "a name": "name|called|what (?:colou?r|breed|kind|type|brand)",
+    "asks who or where": "who|whose|whom|where",
+    "asks what": "what|which",
+    "asks why or how": "why|how|reason",
+    "i": "i|my|me|mine",
+    "we": "we|our|us",
+    "they": "he|she|his|her|him|they|their|them",
 }
 PATTERNS = tuple(cue_pattern(cue) for cue in CUES.values())
 PENALTIES = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4)  # strongest first: each fit starts from the one before it
 _FREE = 1e-8  # penalty of the intercepts; only keeps that of a type without questions finite
+_OWN = 1e-4  # and of those that a source has of its own
 _STEPS, _HALVINGS, _CLOSE = 100, 30, 1e-8
 # Adding a constant to all types changes no probability, and the penalty makes W's rows sum to 0: W = Z BASIS'.
 _BASIS = np.array([[-1, -1, -1], [1, -1, -1], [0, 2, -1], [0, 0, 3]]) / np.sqrt([2, 6, 12])  # orthonormal columns
@@ -73,27 +99,36 @@ def train(
     penalty: float | None = None,
     folds: int = 3,
     seed: int = 0,
+    weights: ArrayLike | None = None,
+    sources: ArrayLike | None = None,
 ) -> QueryTypes:
     """The model learned from questions and the places of their types in `TYPES`.
 
     Without a penalty the one of `PENALTIES` with the lowest cross-validated log-loss is taken, questions of one group
-    always in the same fold. The order of the questions changes nothing.
+    always in the same fold. The order of the questions changes nothing. `weights` says how much each question counts.
+    Questions whose source is not "" share intercepts of their own; the others give the model its intercepts and its
+    prior.
     """
     hits, truth = _check_training(queries, types)
+    counts, names = _check_shares(len(truth), weights, sources)
     if penalty is None:
         penalty = best_penalty(hits, truth, groups=groups, folds=folds, seed=seed)
     elif not (np.isfinite(penalty) and penalty > 0):
         raise InputError(f"the penalty must be above 0, not {penalty}")
-    (w,) = fit_path(hits, truth, (penalty,))
+    (w,) = fit_path(hits, truth, (penalty,), weights=counts, sources=names)
     odds = w[:, 1:] - w[:, :1]  # against the first type
-    return QueryTypes(PATTERNS, tuple(map(tuple, odds[1:].tolist())), tuple(odds[0].tolist()))
+    own = np.flatnonzero(names == "")
+    prior = np.bincount(truth[own], counts[own], minlength=len(TYPES)) / counts[own].sum()
+    return QueryTypes(PATTERNS, tuple(map(tuple, odds[1:].tolist())), tuple(odds[0].tolist()), tuple(prior.tolist()))
 
 
 def probabilities(model: QueryTypes, queries: Sequence[str] | Hits) -> Array:
     """Type probabilities [questions, types], as the model gives them one by one but not rounded."""
     hits = _hits(queries, model.patterns)
-    odds = np.array(model.intercepts) + hits @ np.array(model.weights)
-    return np.exp(_log_softmax(np.column_stack((np.zeros(len(hits)), odds))))
+    moved = np.einsum("qc,ct->qt", hits.astype(np.float64), np.array(model.weights))  # row by row, whatever the others
+    odds = np.array(model.intercepts) + moved
+    guessed = np.exp(_log_softmax(np.column_stack((np.zeros(len(hits)), odds))))
+    return np.where(hits.any(axis=1, keepdims=True), guessed, np.array(model.prior))
 
 
 def out_of_fold(
@@ -166,17 +201,39 @@ def deal(groups: ArrayLike, *, folds: int, seed: int) -> Places:
     return np.random.default_rng(seed).permutation(len(names))[group] % folds
 
 
-def fit_path(hits: Hits, types: Places, penalties: Sequence[float]) -> list[Array]:
+def fit_path(
+    hits: Hits,
+    types: Places,
+    penalties: Sequence[float],
+    *,
+    weights: ArrayLike | None = None,
+    sources: ArrayLike | None = None,
+) -> list[Array]:
     """Weights [1 + cues, types] for each penalty, the intercepts first, by Newton steps from the fit before."""
-    rows, place = np.unique(hits, axis=0, return_inverse=True)  # alike questions are one row with counts
+    share, names = _check_shares(len(types), weights, sources)
+    others = np.unique(names[names != ""])
+    marked = np.column_stack((hits, names[:, None] == others))
+    rows, place = np.unique(marked, axis=0, return_inverse=True)  # alike questions are one row with counts
     counts = np.zeros((len(rows), len(TYPES)))
-    np.add.at(counts, (place.ravel(), types), 1 / len(types))
-    x, out = _with_one(rows), []
+    np.add.at(counts, (place.ravel(), types), share / share.sum())
+    x, out, cues = _with_one(rows), [], hits.shape[1]
     z = np.zeros((x.shape[1], len(TYPES) - 1))
-    for penalty in penalties:
-        z = _newton(x, counts, z, np.array([_FREE] + [penalty] * hits.shape[1])[:, None])
-        out.append(z @ _BASIS.T)
+    with _one_thread():
+        for penalty in penalties:
+            z = _newton(x, counts, z, np.array([_FREE] + [penalty] * cues + [_OWN] * len(others))[:, None])
+            out.append((z @ _BASIS.T)[: 1 + cues])
     return out
+
+
+def _one_thread() -> AbstractContextManager[Any]:
+    """Keeps linear algebra in one thread: systems this small only lose by being divided, most of all on a busy machine.
+
+    threadpoolctl comes with scikit-learn; without it the same numbers take longer.
+    """
+    if find_spec("threadpoolctl") is None:
+        return nullcontext()
+    limit: AbstractContextManager[Any] = import_module("threadpoolctl").threadpool_limits(limits=1, user_api="blas")
+    return limit
 
 
 def _newton(x: Array, counts: Array, z: Array, ridge: Array) -> Array:
@@ -241,6 +298,19 @@ def _check_training(queries: Sequence[str] | Hits, types: ArrayLike) -> tuple[Hi
     if truth.dtype.kind not in "iu" or truth.min() < 0 or truth.max() >= len(TYPES):
         raise InputError(f"types are whole numbers from 0 to {len(TYPES) - 1}, places in {', '.join(TYPES)}")
     return hits, truth.astype(np.int64)
+
+
+def _check_shares(n: int, weights: ArrayLike | None, sources: ArrayLike | None) -> tuple[Array, NDArray[np.str_]]:
+    """How much each question counts, and where it is from, checked."""
+    share = np.ones(n) if weights is None else np.asarray(weights, np.float64)
+    names = np.full(n, "") if sources is None else np.asarray(sources, np.str_)
+    if share.shape != (n,) or names.shape != (n,):
+        raise InputError(f"{n} questions, weights of shape {share.shape} and sources of shape {names.shape}")
+    if not (np.isfinite(share).all() and (share > 0).all()):
+        raise InputError("the weight of a question must be above 0")
+    if not (names == "").any():
+        raise InputError('no question has the source "", whose mix of types the model takes')
+    return share, names
 
 
 def _labels(groups: ArrayLike, n: int) -> NDArray[np.generic]:

@@ -413,6 +413,38 @@ def test_a_dry_bench_asks_nothing_and_makes_no_folder(server: Server, folder: Pa
     assert (server.seen, list(folder.iterdir())) == ([], [])
 
 
+@pytest.mark.parametrize("command", ["label sample --sample 3", "bench --sample 3", "bench --smoke"])
+def test_a_dry_run_needs_no_model_and_no_folder(command: str, folder: Path) -> None:
+    found = document(*command.split(), "--dry-run")
+    assert found["calls"]["read"] == found["cells"] > 0
+    assert found["kept"] == 0
+    assert "with a model to be named" in run(*command.split(), "--dry-run").stderr
+    assert {path.name for path in folder.iterdir()} <= {"replies.db"}
+
+
+@pytest.mark.parametrize("command", ["label sample", "bench", "advise"])
+def test_without_a_model_only_a_dry_run_runs(command: str) -> None:
+    more = ("--questions", "mine.jsonl") if command == "advise" else ()
+    assert "needs a model" in failed(run(*command.split(), *more))
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_bench_without_out_says_where_it_goes_and_a_smoke_run_shows_few_policies(server: Server, folder: Path) -> None:
+    endpoint = ("--model", server.base, "--model-name", "m")
+    told = run("bench", "--smoke", *endpoint)
+    assert told.exit_code == 0, told.output
+    assert f"everything goes to the folder {bench.SMOKE_OUT}; --out names another" in told.stderr
+    assert (folder / bench.SMOKE_OUT / "report/report.html").exists()
+    policies = [
+        row["policy"]
+        for row in json.loads((folder / bench.SMOKE_OUT / "crossfit.json").read_text())["sample-controlled"]["policies"]
+    ]
+    assert set(bench.SMOKE_POLICIES) <= set(policies)
+    shown = [name for name in policies if re.search(rf"^{re.escape(name)}  ", told.stdout, re.M)]
+    assert sorted(shown) == sorted(bench.SMOKE_POLICIES)
+    assert f"{len(policies) - len(shown)} more policies are in crossfit.json" in told.stdout
+
+
 def test_bench_leaves_out_what_does_not_suit_a_protocol_unless_nothing_is_left(server: Server, folder: Path) -> None:
     line = {"id": "a", "question": "What is my cat called?", "answer": "Pixel", "evidence": [{"text": "It is Pixel."}]}
     (folder / "mine.jsonl").write_text(json.dumps(line) + "\n")

@@ -18,7 +18,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.querytype import BLOCKS, LOCOMO, LONGMEMEVAL, link_questions, longmemeval, marks, ours, round_weights
+from bench.querytype import (
+    BLOCKS,
+    EVERYDAY,
+    LOCOMO,
+    LONGMEMEVAL,
+    OTHERS,
+    LabelledQuestions,
+    Settings,
+    calibration_error,
+    fit_model,
+    learned_sets,
+    link_questions,
+    marks,
+    ours,
+    round_weights,
+)
+from retcon import sample
 from retcon.errors import InputError
 from retcon.features import TYPES, QueryTypes, query_type
 from retcon.lab.querytype import (
@@ -145,6 +161,61 @@ def test_the_chosen_penalty_is_the_one_with_the_lowest_held_out_loss() -> None:
     assert same(train(hits, types, groups=groups, seed=4), train(hits, types, penalty=PENALTIES[int(np.argmin(loss))]))
 
 
+# --- weights and sources
+
+
+def test_a_question_that_counts_twice_is_as_good_as_two() -> None:
+    hits, types, _ = drawn(3)
+    weights = np.where(np.arange(60) < 20, 2.0, 1.0)
+    twice = np.concatenate((np.arange(60), np.arange(20)))
+    assert same(train(hits, types, penalty=1e-3, weights=weights), train(hits[twice], types[twice], penalty=1e-3))
+
+
+def test_the_mix_of_another_source_moves_neither_the_prior_nor_the_guess_of_a_cue_it_lacks() -> None:
+    hits, types, _ = drawn(3)
+    lone = np.zeros((40, len(CUES)), np.bool_)  # of one type, and without any cue
+    model = train(hits, types, penalty=1e-3)
+    joined, labels = np.concatenate((hits, lone)), np.concatenate((types, np.full(40, 1)))
+    sources = np.array([""] * 60 + ["other"] * 40)
+    apart = train(joined, labels, penalty=1e-3 * 60 / 100, sources=sources)
+    heap = train(joined, labels, penalty=1e-3 * 60 / 100)
+    assert apart.prior == model.prior != heap.prior
+    assert np.abs(probabilities(apart, hits) - probabilities(model, hits)).max() < 0.02
+    assert np.abs(probabilities(heap, hits) - probabilities(model, hits)).max() > 0.05
+
+
+def test_a_source_teaches_which_cue_goes_with_which_type() -> None:
+    hits, types, _ = drawn(3)
+    hits[:, 5] = False  # a cue that only the other source has
+    other, kinds = np.zeros((40, len(CUES)), np.bool_), np.arange(40) % 2
+    other[:, 5] = kinds == 1
+    joined, labels = np.concatenate((hits, other)), np.concatenate((types, kinds))
+    model = train(joined, labels, penalty=1e-3, sources=[""] * 60 + ["other"] * 40)
+    assert model.weights[5][0] > 1  # multi-session against single-session
+
+
+@given(seeds)
+@settings(max_examples=10, deadline=None)
+def test_text_without_a_cue_gets_the_mix_of_the_own_questions(seed: int) -> None:
+    hits, types, _ = drawn(seed)
+    model = train(hits, types, penalty=1e-2)
+    none = np.zeros((1, len(CUES)), np.bool_)
+    assert np.abs(probabilities(model, none)[0] - np.bincount(types, minlength=4) / len(types)).max() < 1e-12
+    assert model("asdkjhaskjdh") == model.prior
+
+
+def test_sets_count_alike_whatever_their_size() -> None:
+    rng = np.random.default_rng(0)
+
+    def made(n: int) -> LabelledQuestions:
+        return LabelledQuestions(rng.random((n, len(CUES))) < 0.2, rng.integers(0, 4, n), np.arange(n).astype(np.str_))
+
+    sets = {name: made(30) for name in (*EVERYDAY, *OTHERS)}
+    twice = {name: each.part(np.tile(np.arange(30), 2)) for name, each in sets.items()}
+    once, again = (fit_model(each, Settings(0.3, 1e-3)) for each in (sets, sets | {"ours": twice["ours"]}))
+    assert same(once, again)
+
+
 # --- probabilities
 
 
@@ -269,7 +340,10 @@ def test_a_group_on_both_sides_of_a_split_is_refused() -> None:
         (lambda: train(["a", "b"], [0, 1], penalty=0), "above 0, not 0"),
         (lambda: train(["a", "b"], [0, 1], penalty=float("nan")), "not nan"),
         (lambda: train(["a"], [0]), "two groups at least, not 3 and 1"),
-        (lambda: train(np.zeros((2, 3), np.bool_), [0, 1]), "24 columns"),
+        (lambda: train(np.zeros((2, 3), np.bool_), [0, 1]), f"{len(CUES)} columns"),
+        (lambda: train(["a", "b"], [0, 1], weights=[1]), "weights of shape (1,)"),
+        (lambda: train(["a", "b"], [0, 1], weights=[1, 0]), "above 0"),
+        (lambda: train(["a", "b"], [0, 1], sources=["x", "y"]), 'no question has the source ""'),
         (lambda: out_of_fold(["a", "b"], [0, 1], ["x", "x"]), "not 5 and 1"),
         (lambda: out_of_fold(["a", "b"], [0, 1], ["x", "y"], folds=1), "not 1 and 2"),
         (lambda: out_of_fold(["a", "b"], [0, 1], ["x"]), "2 questions and groups of shape"),
@@ -315,8 +389,8 @@ def test_the_shipped_cues_are_those_of_the_training() -> None:
     assert {cue["name"]: cue["words"] for cue in STORED["cues"]} == CUES
 
 
-def test_our_questions_are_thirty_a_type_without_repeats() -> None:
-    assert Counter(row["type"] for row in OURS) == dict.fromkeys(TYPES, 30)
+def test_our_questions_are_sixty_a_type_without_repeats() -> None:
+    assert Counter(row["type"] for row in OURS) == dict.fromkeys(TYPES, 60)
     assert len({" ".join(words(row["question"])) for row in OURS}) == len(OURS)
 
 
@@ -340,13 +414,25 @@ def test_questions_that_share_a_link_share_a_label() -> None:
     assert labels[0] == labels[4]
 
 
-@pytest.mark.skipif(not (DATA / LONGMEMEVAL).is_file(), reason="LongMemEval's questions are not here (RETCON_DATA)")
+@pytest.mark.skipif(not (DATA / "domains").is_dir(), reason="the sets of questions are not here (RETCON_DATA)")
 def test_the_shipped_weights_are_made_from_the_named_questions() -> None:
-    both = longmemeval(DATA / LONGMEMEVAL) + ours()
-    model = round_weights(train(both.hits, both.types, penalty=STORED["provenance"]["penalty"]))
+    made = STORED["provenance"]
+    model = round_weights(fit_model(learned_sets(), Settings(made["count"], made["penalty"])))
     stored = [[cue["weights"][name] for name in TYPES[1:]] for cue in STORED["cues"]]
     assert np.abs(np.array(model.weights) - stored).max() < 0.0011
     assert max(abs(probabilities(model, ["Where do I work now?"])[0] - query_type("Where do I work now?"))) < 1e-3
+    assert model("asdkjhaskjdh") == query_type("asdkjhaskjdh")
+
+
+def test_the_shipped_sample_is_not_learned_from() -> None:
+    learned = {" ".join(words(row["question"])) for row in OURS}
+    assert not learned & {" ".join(words(each.question)) for each in sample.questions()}
+
+
+def test_calibration_error_is_the_distance_of_confidence_from_the_share_that_is_right() -> None:
+    confidence = np.array([0.95, 0.95, 0.55, 0.55])
+    assert calibration_error(confidence, np.array([True, True, True, False])) == pytest.approx(0.05)
+    assert calibration_error(confidence, np.array([False, False, False, False])) == pytest.approx(0.75)
 
 
 @pytest.mark.skipif(not (DATA / LOCOMO).is_file(), reason="the benchmarks' questions are not here (RETCON_DATA)")

@@ -60,7 +60,7 @@ def advise(
         raise InputError("advice is a choice: name another action beside retain")
     benches.check_judge(judge, judged=how.judged)
     lab.numbers(budgets)
-    model.keywords(needed_by="advise")
+    study.check_model(model, how, "advise")
     rules = _choose_protocol(questions, protocol, budgets)
     picked = study.choose_questions(questions, rules, sample=sample, seed=seed)
     if len(picked) < benches.FEWEST:

@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from retcon.lab.protocols import Case, Protocol
 
 EXAMPLES = (
-    "retcon bench --smoke --out smoke",
+    "retcon bench --smoke",
     "retcon bench locomo --protocol full-history --model http://localhost:8000/v1 --model-name qwen --out run",
     "retcon bench longmemeval-gold locomo --protocol controlled --model model.gguf --out run",
 )
 DATA, PROTOCOL, ACTIONS = ("sample",), "controlled", "retain,extract,merge,abstract,rewrite"
-SMOKE_ACTIONS, SMOKE_BUDGETS, SMOKE_SAMPLE, SMOKE_DRAWS = "retain,extract,merge", "32,64", 6, 1000
+SMOKE_POLICIES = ("retention", "best fixed action", "direct", "ladder", "action oracle")  # shown; files have all
+SMOKE_ACTIONS, SMOKE_BUDGETS, SMOKE_SAMPLE, SMOKE_DRAWS = "retain,extract,merge", "32,64", 5, 1000
 DRAWS = 10_000
+OUT, SMOKE_OUT = "retcon-bench", "retcon-smoke"
 
 
 def bench(
@@ -38,7 +40,10 @@ def bench(
         typer.Argument(metavar="DATA", help="As for label, several if you like; the sample if not said."),
     ] = None,
     *,
-    out: Annotated[Path, option("--out", "DIR", "Where everything goes; a run there is resumed.")],
+    out: Annotated[
+        Path | None,
+        option("--out", "DIR", f"Where everything goes; a run there is resumed. {OUT}, or {SMOKE_OUT}, if not said."),
+    ] = None,
     protocol: Annotated[
         str, option("--protocol", "A,B", "controlled, full-history or product; several with commas.")
     ] = PROTOCOL,
@@ -72,8 +77,12 @@ def bench(
     from retcon.lab import bench as benches
     from retcon.lab import label as labels
 
+    if out is None:
+        out = Path(SMOKE_OUT if smoke else OUT)
+        show.warn(f"everything goes to the folder {out}; --out names another")
     if smoke:
-        model = replace(model, model=model.model or benches.small_model())
+        if not how.dry_run:
+            model = replace(model, model=model.model or benches.small_model())
         actions, budgets = actions or SMOKE_ACTIONS, budgets or SMOKE_BUDGETS
         sample, draws = sample or SMOKE_SAMPLE, draws or SMOKE_DRAWS
         judge = judge or "strict"  # a model this small is no judge
@@ -81,7 +90,7 @@ def bench(
     judge = judge or ("llm" if how.judged else "strict")
     labels.check_arms(arms := lab.names(actions or ACTIONS) or [])
     benches.check_judge(judge, judged=how.judged)
-    model.keywords(needed_by="bench")
+    study.check_model(model, how, "bench")
     if find_spec("matplotlib") is None:
         raise MissingExtraError("a report", "lab")
     jobs = _jobs(data or DATA, lab.names(protocol) or [], budgets)
@@ -113,7 +122,7 @@ def bench(
     if as_json:
         show.document(tell.bench_dict(done, ready.probed))
     else:
-        tell.bench(done, ready.probed)
+        tell.bench(done, ready.probed, policies=SMOKE_POLICIES if smoke else None)
     tell.failures(done.labelled.failures)
 
 

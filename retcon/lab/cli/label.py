@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "retcon label sample --model model.gguf --protocol product -o outcomes.csv",
     "retcon label longmemeval-gold --folder data --model http://localhost:8000/v1 --model-name qwen",
-    "retcon label locomo --protocol full-history --sample 300 --dry-run --model model.gguf",
+    "retcon label locomo --protocol full-history --sample 300 --dry-run",
 )
 
 
@@ -105,7 +105,7 @@ def label(
 
     rules = changes.apply(study.choose_protocol(protocol, budgets, data))
     check_arms(arms := lab.names(actions) or [])
-    model.keywords(needed_by="label")
+    study.check_model(model, how, "label")
     check_writable(output)
     picked = study.choose_questions(
         data, rules, sample=sample, seed=seed, folder=folder, abstentions=abstentions, ids=ids, corrections=corrections

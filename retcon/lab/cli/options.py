@@ -115,7 +115,7 @@ class Labelling:
         None
     )
     concurrency: Annotated[int, option("--concurrency", "N", "Asks under way at once at an endpoint.", min=1)] = 16
-    dry_run: Annotated[bool, flag("--dry-run", "Say what it would take, and stop.")] = False
+    dry_run: Annotated[bool, flag("--dry-run", "Say what it would take, and stop; needs no model.")] = False
 
     @property
     def judged(self) -> bool:

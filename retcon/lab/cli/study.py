@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 CACHE_BYTES = 1 << 36  # offline nothing is thrown away
 TIMEOUT = 600.0  # seconds for one reply, if not said
+UNNAMED = "a model to be named"  # of a dry run
 
 
 class UnsuitedError(InputError):
@@ -94,6 +95,12 @@ def make_cells(
         return labels.cells(retrieve(progress), arms, budgets=protocol.budgets, realizations=realizations)
 
 
+def check_model(model: opt.ModelChoice, how: Labelling, verb: str) -> None:
+    """An error where no model was named; a dry run asks none."""
+    if not how.dry_run:
+        model.keywords(needed_by=verb)
+
+
 @dataclass(frozen=True, slots=True)
 class Labeller:
     """Models that answer, and where their replies are kept."""
@@ -123,8 +130,9 @@ def prepare(
 ) -> Iterator[Labeller | None]:  # fmt: skip
     """The models and the cache, after what the run will take has been told; None where that was all."""
     from retcon.lab import label as labels
+    from retcon.model import FakeChat
 
-    given = model.keywords(needed_by="label")
+    given = model.keywords(needed_by=None if how.dry_run else "label")
     others = ((reader_model, reader_name), (how.judge_model, how.judge_name))
     with contextlib.ExitStack() as stack:
         timeout = TIMEOUT if model.timeout is None else model.timeout
@@ -132,7 +140,7 @@ def prepare(
             None if where is None else stack.enter_context(_open_model(where, name, timeout, how.concurrency))
             for where, name in ((given["model"], given["model_name"]), *others)
         )
-        assert writer is not None
+        writer = writer or FakeChat(name=UNNAMED)  # only a dry run has none
         replies = stack.enter_context(contextlib.closing(ReplyCache(cache, max_bytes=CACHE_BYTES)))
         expected = labels.estimate(todo, writer, replies, judged=how.judged)
         tell.estimate(expected, writer.name, how.prices)

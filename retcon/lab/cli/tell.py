@@ -141,15 +141,18 @@ def _threshold_row(budget: int, found: Threshold) -> Sequence[str]:
     )
 
 
-def crossfit(summary: Mapping[str, Any]) -> None:
-    """The table of policies."""
+def crossfit(summary: Mapping[str, Any], policies: Sequence[str] | None = None) -> None:
+    """The table of policies, of all or of those named."""
     show.out(
         f"{summary['questions']} questions, {', '.join(summary['actions'])}; {summary['folds']} folds by"
         f" {summary['group']}, {show.plural(summary['repeats'], 'repeat')}; judge {summary['judge']}"
     )
     budgets, against = [f">{budget}" for budget in summary["budgets"]], f">against {summary['reference']}"
-    rows = map(_policy_row, summary["policies"])
+    shown = [row for row in summary["policies"] if policies is None or row["policy"] in policies]
+    rows = map(_policy_row, shown)
     show.table(rows, "policy", *budgets, ">macro", against, ">harm", ">calls", ">tokens")
+    if left := len(summary["policies"]) - len(shown):
+        show.out(f"{left} more policies are in crossfit.json and in the report")
 
 
 def _policy_row(row: Mapping[str, Any]) -> Sequence[str]:
@@ -168,13 +171,13 @@ def _policy_row(row: Mapping[str, Any]) -> Sequence[str]:
 # -- studies, advice, reports ------------------------------------------------------------------------------------------
 
 
-def bench(done: BenchResult, probed: int) -> None:
-    """What came of a study, and where it is."""
+def bench(done: BenchResult, probed: int, *, policies: Sequence[str] | None = None) -> None:
+    """What came of a study, and where it is; of its policies all, or those named."""
     for each in done.studies:
         show.out(f"{each.dataset}, {each.setting}:")
         study(each)
         if each.crossfit is not None:
-            crossfit(each.crossfit)
+            crossfit(each.crossfit, policies)
         show.out()
     labelled, rows = done.labelled, len(done.labelled.outcomes or ())
     paid, reused = labelled.calls + probed, labelled.reused - probed
