@@ -73,8 +73,9 @@ def search(
         ranked = RETRIEVERS[check_retriever(retriever)](snapshot, query, top_k, where.only, embed)
         if fill and len(ranked.slots) < top_k:
             ranked = _fill_up(ranked, snapshot.recent(top_k + len(ranked.slots), where.only), top_k)
-        notes = snapshot.fetch(ranked.slots)
-    hits = (Hit(note, score, rank) for rank, (note, score) in enumerate(zip(notes, ranked.scores, strict=True), 1))
+        notes, places = snapshot.fetch(ranked.slots), snapshot.places(ranked.slots)
+    found = zip(notes, ranked.scores, places, strict=True)
+    hits = (Hit(note, score, rank, place=place) for rank, (note, score, place) in enumerate(found, 1))
     return mark_duplicates(tuple(hits))
 
 

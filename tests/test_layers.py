@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1] / "retcon"
 LAYERS = (
     ("errors", "deadline", "note", "plain", "words", "trace", "sample"),  # values and words
     # values in, values out
-    ("tokens", "validate", "where", "features", "pack", "extract", "ladder", "route", "fidelity"),
+    ("timeline", "tokens", "validate", "where", "features", "pack", "extract", "ladder", "route", "fidelity"),
     ("model", "store", "cache"),  # each with its one outside system
     ("retrieve", "operate", "answer", "perform", "jsonl"),  # the stages that are handed a model or a store
     ("memory",),  # all of it together

@@ -21,7 +21,7 @@ from retcon.operate import (
     SMALLEST,
     Job,
     as_data,
-    chronological,
+    finish_reply,
     clean_reply,
     operate,
     prompt,
@@ -235,19 +235,38 @@ def test_the_token_ceiling_comes_from_the_budget(budget: int) -> None:
 
 @given(st.permutations(NOTES))
 def test_notes_stand_oldest_first_whatever_their_rank(ranked: list[Note]) -> None:
-    text = prompt(job(), "Do it.", ranked, 64).messages[1]["content"]
+    text = sent_notes(ranked)
     assert [text.index(day) for day in ("2026-05-09", "2026-05-20", "2026-06-01")] == sorted(
         text.index(day) for day in ("2026-05-09", "2026-05-20", "2026-06-01")
     )
     assert "2026-05-09 ann: I adopted" in text
-    assert prompt(job(), "Do it.", ranked, 64) == prompt(job(), "Do it.", NOTES, 64)
+    assert text == sent_notes(NOTES)
 
 
-def test_turns_of_one_moment_keep_the_order_of_the_talk() -> None:
-    turns = [Note(f"t{i}", f"turn {i}", follows=f"t{i - 1}" if i else None, created_at="2026-05-09") for i in range(4)]
-    assert chronological(turns[::-1]) == turns
-    ring = [Note("x", "1", follows="y"), Note("y", "2", follows="x")]
-    assert chronological(ring) == ring
+def sent_notes(ranked: Sequence[Note]) -> str:
+    """What a model is sent for notes of that rank."""
+    hits = tuple(Hit(note, 1.0, rank, place=NOTES.index(note)) for rank, note in enumerate(ranked, 1))
+    chat = FakeChat(lambda ask: "Pixel.")
+    operate(MERGE, Cluster("Which cat?", hits), 64, count=COUNT, chat=chat)
+    return chat.asked[0].messages[1]["content"]
+
+
+def test_a_reply_that_the_ceiling_cut_ends_at_a_sentence_or_with_the_mark() -> None:
+    def reply(text: str, finish: str) -> str:
+        return finish_reply(Reply(text, 1, 1, 0.0, finish))
+
+    assert reply("Pixel is two. She lives in Os", "length") == "Pixel is two."
+    assert reply("Pixel lives with Maria Lopez in Os", "length") == "Pixel lives with Maria Lopez in ..."
+    assert reply("Pixel lives in Oslo", "stop") == "Pixel lives in Oslo"
+    assert reply("Pixelwithoutend", "length") == ""
+
+
+def test_a_date_that_a_model_writes_twice_stands_once() -> None:
+    assert clean_reply("2026-05-12 2026-05-12 Pixel moved; 2026-05-13: 2026-05-13 she left.") == (
+        "2026-05-12 Pixel moved; 2026-05-13 she left."
+    )
+    chat = FakeChat(lambda ask: "2026-05-09 ann: adopted Pixel.")
+    assert made(REWRITE, chat, 64).text.count("2026-05-09") == 1
 
 
 @pytest.mark.parametrize("focus", [True, False])
