@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from heapq import heappop, heappush
-from itertools import chain
+from itertools import chain, pairwise
 
 from retcon import deadline
 from retcon.note import Cluster, Dropped, Hit, Packed, Source
@@ -265,7 +265,7 @@ def _page(cluster: Cluster, pieces: Sequence[Piece], budget: int, count: Counter
     names = [one_line(note.speaker or "") for note in notes]
     if len(set(names)) == 1 and not set(stems(names[0])) & set(stems(cluster.query)):
         names = [""] * len(notes)  # one voice throughout, which the query does not name
-    page = Page(days, [f"{name}:" if name else "" for name in names], turns(cluster.hits), all(days))
+    page = Page(days, [f"{name}:" if name else "" for name in names], turns(cluster.hits), all(days) or not any(days))
     room = min(budget, FLOOR)  # from FLOOR on the budget must not decide
     if pieces and count(page.head(pieces[0].hit)) + min(count(pieces[0].text), ROOM) > room:
         return replace(page, days=[""] * len(notes), names=[""] * len(notes))
@@ -392,9 +392,9 @@ class Runs:
     def __init__(self, piece: Piece, target: Target) -> None:
         self.piece = piece
         self.spans = spans(piece.text)
-        starts = [start for start, _ in self.spans]
-        clauses = [bisect_left(starts, found.end()) for found in _CLAUSE.finditer(piece.text)]
-        self.ends = _peel(_values(piece.text, self.spans, target), clauses)[::-1]
+        self.ends = [*_drop_clauses(piece.text, self.spans, target)]
+        self.ends += _peel(_values(piece.text, self.spans, target), *self.ends[-1])
+        self.ends.reverse()
 
     def take(self, size: int) -> Piece:
         """The part of that size, counted from 0."""
@@ -411,44 +411,55 @@ class Runs:
 
 def _values(text: str, places: Sequence[tuple[int, int]], target: Target) -> list[float]:
     """What each span of the sentence is worth for the query."""
-    found = []
-    for start, end in places:
-        run = words(text[start:end])
-        named = any(not kind.words.isdisjoint(run) for kind in target.kinds)
-        found.append(target.overlap(run) + KIND * named)
+    runs = [words(text[start:end]) for start, end in places]
     starts = [start for start, _ in places]
-    for kind in target.kinds:
-        for held in kind.held.finditer(text):
-            at = bisect_right(starts, held.end() - 1) - 1
-            found[at] = max(found[at], KIND)
-    return found
+    held = {
+        bisect_right(starts, found.end() - 1) - 1 for kind in target.kinds for found in kind.held.finditer(text)
+    } | {i for i, run in enumerate(runs) if any(not kind.words.isdisjoint(run) for kind in target.kinds)}
+    return [target.overlap(run) + KIND * (i in held) for i, run in enumerate(runs)]
 
 
-def _peel(values: Sequence[float], clauses: Sequence[int]) -> list[tuple[int, int]]:
-    """First and last span of each part, from all spans down to one.
+def _drop_clauses(text: str, places: Sequence[tuple[int, int]], target: Target) -> Iterator[tuple[int, int]]:
+    """First and last span of each part, from all of the sentence down to its best clause.
 
-    First go the clauses before the one where something matters; then, from whichever end has more of it, what says
-    nothing for the query; then, of both ends, the one that is worth less. Where nothing matters, the beginning stays.
+    Of the clauses at both ends the one that is worth less goes: on the left at once, on the right word by word.
     """
-    telling = [i for i, value in enumerate(values) if value > 0] or [0]
+    starts = [start for start, _ in places]
+    breaks = {bisect_left(starts, found.end()) for found in _CLAUSE.finditer(text)}
+    bounds = [*sorted({0, *breaks} - {len(places)}), len(places)]
+    worth = []
+    for first, end in pairwise(bounds):
+        clause = text[starts[first] : places[end - 1][1]]
+        worth.append(target.worth(clause, words(clause)))
+    low, high, right = 0, len(worth) - 1, len(places) - 1
+    yield 0, right
+    while low < high:
+        if worth[low] < worth[high]:
+            low += 1
+            yield bounds[low], right
+        else:
+            while right >= bounds[high]:
+                right -= 1
+                yield bounds[low], right
+            high -= 1
+
+
+def _peel(values: Sequence[float], left: int, right: int) -> Iterator[tuple[int, int]]:
+    """The same from these two spans on, down to one.
+
+    What says nothing for the query goes first, from whichever end has more of it; then, of both ends, the one that is
+    worth less. Where nothing matters, the beginning stays.
+    """
+    telling = [i for i in range(left, right + 1) if values[i] > 0] or [left]
     low, high = 0, len(telling) - 1
-    left, right = 0, len(values) - 1
-    out = [(left, right)]
     while left < right:
         before, after = telling[low] - left, right - telling[high]
-        clause = clauses[at - 1] if (at := bisect_right(clauses, telling[low])) else 0
-        if clause > left:
-            left = clause
-        elif before == after == 0:  # both ends matter
+        drops = before >= after
+        if before == after == 0:  # both ends matter
             drops = values[left] < values[right]
             low, high = low + drops, high - (not drops)
-            left, right = left + drops, right - (not drops)
-        elif before >= after:
-            left += 1
-        else:
-            right -= 1
-        out.append((left, right))
-    return out
+        left, right = left + drops, right - (not drops)
+        yield left, right
 
 
 def _part(piece: Piece, target: Target, purse: Purse) -> Piece | None:
