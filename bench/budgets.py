@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
+from typing import Any
 
 from bench import data_file, grid, keep, out_parser
 from bench.extract import SURVIVES, answer_words, gap, survival
@@ -36,6 +37,8 @@ BUDGETS = (32, 64, 128, 256, 512, 1024)
 DEFAULT = "default"
 WAYS = (DEFAULT, RETAIN, EXTRACT)
 ARCHIVES = ("lifebench", "factcon", "friendsqa", "timelineqa", "timeqa")
+
+_DOUBLED = [f"{small} to {large}" for small, large in pairwise(BUDGETS)]
 
 # way -> budget -> one character a question: 1 where its answer survives
 Bits = Mapping[str, Mapping[str, str]]
@@ -133,25 +136,40 @@ def pool(found: Mapping[str, Bits]) -> Bits:
 
 
 def lost_table(found: Mapping[str, Bits]) -> str:
-    """The share of answers lost by doubling the budget, in per cent."""
-    head = ["", "answers", *(f"{small} to {large}" for small, large in pairwise(BUDGETS))]
+    """The share of answers lost by doubling the budget, in per cent, by way and domain."""
     rows = []
     for way in WAYS:
         rows.append([f"*{way}*"])
         for name, bits in (*found.items(), ("all", pool(found))):
-            cells = [f"{100 * value:.1f}" for value in lost(bits[way]).values()]
-            rows.append([name, str(len(bits[way]["32"])), *cells])
-    return grid(head, rows)
+            rows.append([name, str(len(bits[way]["32"])), *_cells(bits[way])])
+    return grid(["", "answers", *_DOUBLED], rows)
 
 
-def survival_table(found: Mapping[str, Bits], before: Mapping[str, Bits] | None) -> str:
-    """The share of answers that survive by default, with the difference to an earlier result."""
+def lost_summary(result: Mapping[str, Any]) -> str:
+    """The same by default, before and now, and of each action over all domains."""
+    rows = []
+    for when, found in (("before", result["before"]), ("now", result["found"])):
+        rows += [[f"*{when}*"], *([name, *_cells(bits[DEFAULT])] for name, bits in found.items())]
+        rows.append(["all domains", *_cells(pool(found)[DEFAULT])])
+        rows += [[f"all domains, {way} forced", *_cells(pool(found)[way])] for way in (RETAIN, EXTRACT)]
+    return grid(["per cent lost, from one budget to its double", *_DOUBLED], rows)
+
+
+def _cells(bits: Mapping[str, str]) -> list[str]:
+    return [f"{100 * value:.1f}" for value in lost(bits).values()]
+
+
+def survival_table(result: Mapping[str, Any]) -> str:
+    """The share of answers that survive by default, with the difference to the earlier result where there is one."""
+    found, before = result["found"], result.get("before")
     rows = []
     for name, bits in (*found.items(), ("all", pool(found))):
-        rows.append([name, *(f"{share(bits[DEFAULT][str(b)]):.3f}" for b in BUDGETS)])
-        older = None if before is None else pool(before) if name == "all" else before[name]
-        if older is not None:
-            rows.append(["less before", *(_difference(bits, older, b) for b in BUDGETS)])
+        rows.append(
+            [f"{name}, {len(bits[DEFAULT]['32']):,} answers", *(f"{share(bits[DEFAULT][str(b)]):.3f}" for b in BUDGETS)]
+        )
+        if before is not None:
+            older = pool(before) if name == "all" else before[name]
+            rows.append(["difference", *(_difference(bits, older, b) for b in BUDGETS)])
     return grid(["", *map(str, BUDGETS)], rows)
 
 
@@ -172,12 +190,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             found[name] = measure(load(), args.limit)
             print(name, len(found[name][DEFAULT]["32"]), file=sys.stderr, flush=True)
     before = json.loads(args.against.read_text("utf-8"))["found"] if args.against else None
-    before = before and {name: before[name] for name in found}
+    result: dict[str, Any] = {"budgets": BUDGETS, "found": found}
     if before:
-        print("Lost by doubling the budget, per cent, before", lost_table(before), sep="\n\n", end="\n\n")
+        result["before"] = {name: before[name] for name in found}
+        print("Lost by doubling the budget, per cent, before", lost_table(result["before"]), sep="\n\n", end="\n\n")
     print("Lost by doubling the budget, per cent", lost_table(found), sep="\n\n", end="\n\n")
-    print("Answers that survive by default", survival_table(found, before), sep="\n\n")
-    keep({"budgets": BUDGETS, "found": found} | ({"before": before} if before else {}), args.out)
+    print("Answers that survive by default", survival_table(result), sep="\n\n")
+    keep(result, args.out)
     return 0
 
 

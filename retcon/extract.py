@@ -410,13 +410,23 @@ class Runs:
 
 
 def _values(text: str, places: Sequence[tuple[int, int]], target: Target) -> list[float]:
-    """What each span of the sentence is worth for the query."""
+    """What each span of the sentence is worth: its words of the query; of the kinds that are asked for, the nearest."""
     runs = [words(text[start:end]) for start, end in places]
     starts = [start for start, _ in places]
-    held = {
-        bisect_right(starts, found.end() - 1) - 1 for kind in target.kinds for found in kind.held.finditer(text)
-    } | {i for i, run in enumerate(runs) if any(not kind.words.isdisjoint(run) for kind in target.kinds)}
-    return [target.overlap(run) + KIND * (i in held) for i, run in enumerate(runs)]
+    values = [target.overlap(run) for run in runs]
+    held = {i for i, run in enumerate(runs) if any(not kind.words.isdisjoint(run) for kind in target.kinds)}
+    for kind in target.kinds:
+        held |= {bisect_right(starts, found.end() - 1) - 1 for found in kind.held.finditer(text)}
+    near = [i for i, value in enumerate(values) if value > 0]
+    if held:
+        values[min(sorted(held), key=lambda i: _distance(i, near))] += KIND
+    return values
+
+
+def _distance(place: int, others: Sequence[int]) -> int:
+    """How far the place is from the nearest of the others, which ascend."""
+    at = bisect_left(others, place)
+    return min((abs(place - other) for other in others[max(at - 1, 0) : at + 1]), default=0)
 
 
 def _drop_clauses(text: str, places: Sequence[tuple[int, int]], target: Target) -> Iterator[tuple[int, int]]:

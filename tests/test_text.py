@@ -99,7 +99,7 @@ def test_notes_that_answer_none_are_in_order_of_time_and_ties_in_order_of_insert
     free = tuple(replace(hit, note=replace(hit.note, follows=None)) for hit in cluster.hits)
     place = {hit.id: hit.place for hit in free}
     dated = [(moment(note), place[note.id]) for note in in_order(free) if moment(note) is not None]
-    assert dated == sorted(dated)  # type: ignore[type-var]
+    assert dated == sorted(dated)
 
 
 @given(clusters())
