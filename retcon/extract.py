@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from heapq import heappop, heappush
-from itertools import chain, pairwise
+from itertools import chain
 
 from retcon import deadline
 from retcon.note import Cluster, Dropped, Hit, Packed, Source
@@ -76,8 +76,6 @@ KINDS = (
     _kind(r"\bwho(?:m|se)?\b|\bnamed?\b", "", r"(?<=\w )[A-Z]\w|(?<=\w, )[A-Z]\w"),  # a capital inside the sentence
     _kind(r"\bwhere\b", "", r"\b(?:in|at|from|to|near|around|on) (?:the |a |my )?[A-Z]"),
 )
-# A clause starts after punctuation inside the sentence; a run of it is read once, from its start.
-_CLAUSE = re.compile(r"(?<![,;:)])[,;:)]++\s+|[，、；：]|\s[-–—]++\s|—")
 _FRONT = f"{MARK.strip()} "
 _ASKED = ("?", "？")
 
@@ -392,9 +390,7 @@ class Runs:
     def __init__(self, piece: Piece, target: Target) -> None:
         self.piece = piece
         self.spans = spans(piece.text)
-        self.ends = [*_drop_clauses(piece.text, self.spans, target)]
-        self.ends += _peel(_values(piece.text, self.spans, target), *self.ends[-1])
-        self.ends.reverse()
+        self.ends = _peel(_values(piece.text, self.spans, target))[::-1]
 
     def take(self, size: int) -> Piece:
         """The part of that size, counted from 0."""
@@ -429,39 +425,16 @@ def _distance(place: int, others: Sequence[int]) -> int:
     return min((abs(place - other) for other in others[max(at - 1, 0) : at + 1]), default=0)
 
 
-def _drop_clauses(text: str, places: Sequence[tuple[int, int]], target: Target) -> Iterator[tuple[int, int]]:
-    """First and last span of each part, from all of the sentence down to its best clause.
-
-    Of the clauses at both ends the one that is worth less goes: on the left at once, on the right word by word.
-    """
-    starts = [start for start, _ in places]
-    breaks = {bisect_left(starts, found.end()) for found in _CLAUSE.finditer(text)}
-    bounds = [*sorted({0, *breaks} - {len(places)}), len(places)]
-    worth = []
-    for first, end in pairwise(bounds):
-        clause = text[starts[first] : places[end - 1][1]]
-        worth.append(target.worth(clause, words(clause)))
-    low, high, right = 0, len(worth) - 1, len(places) - 1
-    yield 0, right
-    while low < high:
-        if worth[low] < worth[high]:
-            low += 1
-            yield bounds[low], right
-        else:
-            while right >= bounds[high]:
-                right -= 1
-                yield bounds[low], right
-            high -= 1
-
-
-def _peel(values: Sequence[float], left: int, right: int) -> Iterator[tuple[int, int]]:
-    """The same from these two spans on, down to one.
+def _peel(values: Sequence[float]) -> list[tuple[int, int]]:
+    """First and last span of each part, from all spans down to one.
 
     What says nothing for the query goes first, from whichever end has more of it; then, of both ends, the one that is
     worth less. Where nothing matters, the beginning stays.
     """
-    telling = [i for i in range(left, right + 1) if values[i] > 0] or [left]
+    telling = [i for i, value in enumerate(values) if value > 0] or [0]
     low, high = 0, len(telling) - 1
+    left, right = 0, len(values) - 1
+    out = [(left, right)]
     while left < right:
         before, after = telling[low] - left, right - telling[high]
         drops = before >= after
@@ -469,7 +442,8 @@ def _peel(values: Sequence[float], left: int, right: int) -> Iterator[tuple[int,
             drops = values[left] < values[right]
             low, high = low + drops, high - (not drops)
         left, right = left + drops, right - (not drops)
-        yield left, right
+        out.append((left, right))
+    return out
 
 
 def _part(piece: Piece, target: Target, purse: Purse) -> Piece | None:

@@ -222,7 +222,7 @@ def test_pattern_is_linear(name: str) -> None:
 
 
 def test_the_walk_finds_patterns_wherever_they_stand() -> None:
-    for name in ("words._END", "extract._CLAUSE", "extract.KINDS.0.asked", "lab.judge._SPELLED.3.0", "tokens._UNIT"):
+    for name in ("words._END", "tokens._WHOLE", "extract.KINDS.0.asked", "lab.judge._SPELLED.3.0", "tokens._UNIT"):
         assert f"retcon.{name}" in PATTERNS
     assert len(PATTERNS) > 90
 
