@@ -506,7 +506,7 @@ def _explain_drops(hits: Sequence[Hit], pieces: Sequence[Piece], purse: Purse) -
         elif i in there and not own:
             out.append(Dropped(hit.id, "duplicate", "all it says is there from another note"))
         elif not any(piece.matches for piece in own):
-            out.append(Dropped(hit.id, "no_match", f"shares no word with the query, and {short}", need))
+            out.append(Dropped(hit.id, "no_match", f"shares no word with the query; {short}", need))
         else:
             out.append(Dropped(hit.id, "budget", f"its best sentence {short}", need))
     return tuple(out)
