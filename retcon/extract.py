@@ -274,9 +274,9 @@ def _page(cluster: Cluster, pieces: Sequence[Piece], budget: int, count: Counter
 
 
 class Purse:
-    """What is left of the budget. A piece pays its words, a note its speaker, a day its date once.
+    """What is left of the budget. A piece pays its words, a note its date and speaker.
 
-    Costs are summed, which is quick and for the usual counters a little too much; `settle` puts the text's own count in
+    Costs are summed, which is quick and for the usual counters too much; `settle` puts the text's own count in
     place of the sum.
     """
 
@@ -285,13 +285,12 @@ class Purse:
         self.page, self.count = page, count
         self.taken: list[Piece] = []
         self.spent = 0  # the sum of all costs: the same for every budget that took these pieces
-        self.days: set[str] = set()
         self.hits: set[int] = set()
         self.settled = True
 
     def lead(self, hit: int) -> str:
         """What a piece of this note would bring in before its words."""
-        head = self.page.head(hit, dated=not self.page.once or self.page.days[hit] not in self.days)
+        head = self.page.head(hit)
         return " " if hit in self.hits else f"\n{head}" if self.taken else head
 
     def cost(self, piece: Piece) -> int:
@@ -300,7 +299,10 @@ class Purse:
 
     def fits(self, piece: Piece) -> bool:
         """Whether there is room for the piece; the text itself is counted before the answer is no."""
-        return self.cost(piece) <= self.left or self.total(piece) <= self.budget
+        cost = self.cost(piece)
+        if cost > self.left:
+            self.settle()
+        return cost <= self.left or self.total(piece) <= self.budget
 
     def total(self, piece: Piece) -> int:
         """Tokens of the text with this piece in it."""
@@ -324,7 +326,6 @@ class Purse:
         self.spent += cost
         self.taken.append(piece)
         self.hits.add(piece.hit)
-        self.days.add(self.page.days[piece.hit])
         self.settled = False
 
 
