@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import ROOT
+from bench.budgets import lost_summary, survival_table
 from bench.certificate import table as certificate_table
 from bench.deletes import table as deletes_table
 from bench.doc_tables import tables as shown_tables
@@ -106,6 +107,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "retrieval": lambda: retrieval_table(_results("retrieval")),
     "tokens": lambda: token_table([TokenRow(**row) for row in _results("tokens")]),
     "extract": lambda: (RESULTS / "extract.md").read_text(encoding="utf-8").rstrip(),
+    "budgets-lost": lambda: lost_summary(_results("budgets")),
+    "budgets-survival": lambda: survival_table(_results("budgets")),
     "operators": lambda: operator_table(_results("operators")),
     "operators-cpu": lambda: operator_table(_results("operators-cpu")),
     "speed": lambda: speed_section(_results("speed")),

@@ -1,6 +1,6 @@
 """Extract: the words that matter for the query, verbatim, with their dates. Needs no model and can invent nothing.
 
-    notes -> sentences -> a score each -> the best that fit -> shown in order of time -> counted again
+    notes -> sentences -> a score each -> a queue -> what fits of its beginning -> in order of time -> counted again
 
 A sentence is worth
 
@@ -8,24 +8,31 @@ A sentence is worth
 
 where the prior is the retriever's score of its note, best note 1, raised a little for newer notes, and the overlap is
 the share of the query's words that the sentence holds, each weighed by how rare it is among the candidate sentences.
-The retriever says which note, the overlap which sentence of it; neither alone is enough. Sentences enter best first.
-The first one that is too long enters as the run of its words that is worth most, begun at a clause; after it, only
-whole sentences.
+The retriever says which note, the overlap which sentence of it; neither alone is enough.
+
+More budget never shows less. Sentences queue up best first, in an order that no budget changes, and a budget shows the
+beginning of the queue: whole sentences, and of the first that no longer fits the part around the words that the query
+asks for. The parts of a sentence are nested too: each larger one holds each smaller one. This is by construction, from
+`FLOOR` tokens up, for every counter by which a longer text never costs less than a part of it.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter as Tally
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from heapq import heappop, heappush
 from itertools import chain
 
 from retcon import deadline
 from retcon.note import Cluster, Dropped, Hit, Packed, Source
-from retcon.pack import check, date, one_line, retain
-from retcon.tokens import Counter, counter, cut
+from retcon.pack import check, one_line, retain
+from retcon.timeline import begins_with_day, day, moment, turns
+from retcon.tokens import LOOSE, MARK, Counter, spans
 from retcon.words import query_terms, sentences, stem_words, stems, words
 
 BASE = 0.4  # tuned on LongMemEval; docs/extract.md has the neighbours of these values
@@ -34,7 +41,7 @@ ASKS = 0.5
 NEWER = 0.1  # the newest note's gain over the oldest: what was said last is what holds now
 ROOM = 6  # tokens: a date must leave the best piece as many, and a sentence is not cut to fewer
 LEAST = 3  # words or tokens below which nothing more is added
-MARK = " ..."  # stands between a part of a sentence and what follows it on the line
+FLOOR = 32  # tokens: no sentence whose smallest part costs more is the first, while there is another
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +76,8 @@ KINDS = (
     _kind(r"\bwho(?:m|se)?\b|\bnamed?\b", "", r"(?<=\w )[A-Z]\w|(?<=\w, )[A-Z]\w"),  # a capital inside the sentence
     _kind(r"\bwhere\b", "", r"\b(?:in|at|from|to|near|around|on) (?:the |a |my )?[A-Z]"),
 )
-# A clause starts after punctuation inside the sentence; a run of it is read once, from its start.
-_CLAUSE = re.compile(r"(?<![,;:)])[,;:)]++\s+|[，、；：]|\s[-–—]++\s|—")
-_MOST_CLAUSES = 16
+_FRONT = f"{MARK.strip()} "
 _ASKED = ("?", "？")
-_STOPS = (*_ASKED, ".", "!", "…", "。", "！", "｡")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,17 @@ class Piece:
     text: str
     score: float
     matches: bool
-    whole: bool = True  # not a part of a sentence
+    begun: bool = True  # from the sentence's start
+    ended: bool = True  # to its end
+
+    @property
+    def whole(self) -> bool:
+        return self.begun and self.ended
+
+    @property
+    def shown(self) -> str:
+        """The text, marked where the sentence was cut."""
+        return f"{'' if self.begun else _FRONT}{self.text}{'' if self.ended else MARK}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +209,10 @@ def _priors(hits: Sequence[Hit]) -> list[float]:
     """The retriever's opinion of each note, best 1, or its rank where there are no scores to divide; newer gains."""
     top = max((hit.score for hit in hits), default=0.0)
     usable = 0 < top < math.inf and all(hit.score >= 0 for hit in hits)
-    times = sorted({hit.note.timestamp or "" for hit in hits})
-    gain = {moment: 1 + NEWER * at / max(len(times) - 1, 1) for at, moment in enumerate(times)}
-    return [(hit.score / top if usable else 2 / (2 + i)) * gain[hit.note.timestamp or ""] for i, hit in enumerate(hits)]
+    when = [moment(hit.note) or timedelta.min for hit in hits]
+    times = sorted(set(when))
+    gain = {each: 1 + NEWER * at / max(len(times) - 1, 1) for at, each in enumerate(times)}
+    return [(hit.score / top if usable else 2 / (2 + i)) * gain[when[i]] for i, hit in enumerate(hits)]
 
 
 # - how it is shown -
@@ -205,44 +220,53 @@ def _priors(hits: Sequence[Hit]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """How pieces are shown: by time, a day's date once, the speaker where it differs or the query names one."""
+    """How pieces are shown: a note a line, by time, with date and speaker where they are not those of the line above.
+
+    The speaker is shown where speakers differ or the query names one. Where some notes have no date, each line has its
+    own: a line without one must not seem to belong to the day above it.
+    """
 
     days: Sequence[str]
     names: Sequence[str]
     turns: Sequence[int]  # position in time of each candidate
+    once: bool
 
-    def head(self, hit: int, *, dated: bool) -> str:
+    def head(self, hit: int, *, dated: bool = True) -> str:
         """What stands before the words of a note: "2026-05-09 ann: "."""
         return "".join(f"{part} " for part in (self.days[hit] if dated else "", self.names[hit]) if part)
 
-    def show(self, taken: Sequence[Piece]) -> str:
-        """The pieces as text; those of one day and speaker that follow each other share a line."""
+    def show(self, taken: Iterable[Piece]) -> str:
+        """The pieces as text."""
         out: list[str] = []
         before: Piece | None = None
         for piece in sorted(taken, key=lambda p: (self.turns[p.hit], p.place)):
-            new_day = before is None or self.days[before.hit] != self.days[piece.hit]
-            if before is None or new_day or self.names[before.hit] != self.names[piece.hit]:
-                out += ["\n" if before else "", self.head(piece.hit, dated=new_day)]
+            if before is None or before.hit != piece.hit:
+                out += ["\n" if before else "", self._head(piece, None if before is None else before.hit)]
             else:
-                out.append(" " if before.whole or before.text.endswith(_STOPS) else f"{MARK} ")
-            out.append(piece.text)
+                out.append(" ")
+            out.append(piece.shown)
             before = piece
         return "".join(out)
+
+    def _head(self, piece: Piece, above: int | None) -> str:
+        """The head of a line that begins with this piece, under a line of that note."""
+        known, hit = self.days[piece.hit], piece.hit
+        if above is not None and self.once and known == self.days[above]:
+            return self.head(hit, dated=False) if self.names[hit] != self.names[above] else ""
+        return self.head(hit, dated=not (piece.begun and begins_with_day(piece.text, known)))
 
 
 def _page(cluster: Cluster, pieces: Sequence[Piece], budget: int, count: Counter) -> Page:
     """The page for this cluster; bare of dates and speakers where they would leave the best piece no room."""
     notes = cluster.notes
-    days = [date(note) for note in notes]
+    days = [day(note) for note in notes]
     names = [one_line(note.speaker or "") for note in notes]
     if len(set(names)) == 1 and not set(stems(names[0])) & set(stems(cluster.query)):
         names = [""] * len(notes)  # one voice throughout, which the query does not name
-    turns = [0] * len(notes)
-    for turn, i in enumerate(sorted(range(len(notes)), key=lambda i: (days[i], notes[i].timestamp or "", i))):
-        turns[i] = turn
-    page = Page(days, [f"{name}:" if name else "" for name in names], turns)
-    if pieces and count(page.head(pieces[0].hit, dated=True)) + min(count(pieces[0].text), ROOM) > budget:
-        return Page([""] * len(notes), [""] * len(notes), turns)
+    page = Page(days, [f"{name}:" if name else "" for name in names], turns(cluster.hits), all(days) or not any(days))
+    room = min(budget, FLOOR)  # from FLOOR on the budget must not decide
+    if pieces and count(page.head(pieces[0].hit)) + min(count(pieces[0].text), ROOM) > room:
+        return replace(page, days=[""] * len(notes), names=[""] * len(notes))
     return page
 
 
@@ -250,9 +274,9 @@ def _page(cluster: Cluster, pieces: Sequence[Piece], budget: int, count: Counter
 
 
 class Purse:
-    """What is left of the budget. A piece pays its words, a day its date once, a note its speaker once.
+    """What is left of the budget. A piece pays its words, a note its date and speaker.
 
-    Costs are summed, which is quick and for the usual counters a little too much; `settle` puts the text's own count in
+    Costs are summed, which is quick and for the usual counters too much; `settle` puts the text's own count in
     place of the sum.
     """
 
@@ -260,66 +284,196 @@ class Purse:
         self.budget, self.left = budget, budget
         self.page, self.count = page, count
         self.taken: list[Piece] = []
-        self.days: set[str] = set()
+        self.spent = 0  # the sum of all costs: the same for every budget that took these pieces
         self.hits: set[int] = set()
         self.settled = True
 
     def lead(self, hit: int) -> str:
         """What a piece of this note would bring in before its words."""
-        head = self.page.head(hit, dated=self.page.days[hit] not in self.days)
+        head = self.page.head(hit)
         return " " if hit in self.hits else f"\n{head}" if self.taken else head
 
+    def cost(self, piece: Piece) -> int:
+        """Tokens of the piece with what it would bring in."""
+        return self.count(self.lead(piece.hit) + piece.shown)
+
     def fits(self, piece: Piece) -> bool:
-        """Whether there is room for the piece; the sum is settled before the answer is no."""
-        cost = self.count(self.lead(piece.hit) + piece.text)
-        if cost > self.left and not self.settled:
+        """Whether there is room for the piece; the text itself is counted before the answer is no."""
+        cost = self.cost(piece)
+        if cost > self.left:
             self.settle()
-        return cost <= self.left
+        return cost <= self.left or self.total(piece) <= self.budget
+
+    def total(self, piece: Piece) -> int:
+        """Tokens of the text with this piece in it."""
+        return self.count(self.page.show([*self.taken, piece]))
 
     def settle(self) -> None:
-        self.left = self.budget - self.count(self.page.show(self.taken))
-        self.settled = True
+        if not self.settled:
+            self.left = self.budget - self.count(self.page.show(self.taken))
+            self.settled = True
+
+    def is_full(self) -> bool:
+        """Whether so little is left that nothing more is added."""
+        if self.taken and self.left < LEAST:
+            self.settle()
+        return bool(self.taken) and self.left < LEAST
 
     def pay(self, piece: Piece) -> None:
-        """Take the piece in, with the mark that may have to follow it."""
-        self.left -= self.count(self.lead(piece.hit) + piece.text + ("" if piece.whole else MARK))
+        """Take the piece in."""
+        cost = self.cost(piece)
+        self.left -= cost
+        self.spent += cost
         self.taken.append(piece)
         self.hits.add(piece.hit)
-        self.days.add(self.page.days[piece.hit])
         self.settled = False
 
 
 def _choose(pieces: Sequence[Piece], target: Target, purse: Purse) -> list[Piece]:
-    """The pieces that fit, best first. One of them may be a part of a sentence."""
-    said: set[str] = set()
-    cutting = True
-    for piece in pieces:
+    """The beginning of the queue that fits; its last piece may be a part of a sentence."""
+    for piece in _queue(pieces, target, purse):
         deadline.check()
-        if purse.taken and purse.left < LEAST:
-            if purse.settled:
-                break
-            purse.settle()
-        if piece.text in said:
+        if purse.is_full():
+            break
+        if purse.fits(piece):
+            purse.pay(piece)
             continue
-        entry = piece if purse.fits(piece) else None
-        if entry is None and cutting and (purse.left >= ROOM or not purse.taken):
-            entry = _part(piece, target, purse)
-            cutting = entry is None and not purse.taken
-        if entry is not None:
-            purse.pay(entry)
-            said.add(entry.text)
+        purse.settle()
+        part = _part(piece, target, purse) if purse.left >= ROOM or not purse.taken else None
+        if part is not None:
+            purse.pay(part)
+        if purse.taken:
+            break
     return purse.taken
 
 
+def _queue(pieces: Sequence[Piece], target: Target, purse: Purse) -> Iterator[Piece]:
+    """The pieces in the order in which they enter, whatever the budget: best first, equal sentences once.
+
+    One whose smallest part is large beside all that came before it waits until it no longer is, so that no huge word
+    keeps everything behind it out.
+    """
+    said: set[str] = set()
+    waiting: list[tuple[int, int, Piece]] = []
+    for rank, piece in enumerate(pieces):
+        deadline.check()
+        while waiting and waiting[0][0] <= _most(purse):
+            yield heappop(waiting)[2]
+        if piece.text in said:
+            continue
+        said.add(piece.text)
+        need = _need(piece, target, purse)
+        if need <= _most(purse):
+            yield piece
+        else:
+            heappush(waiting, (need, rank, piece))
+    while waiting:
+        yield heappop(waiting)[2]
+
+
+def _most(purse: Purse) -> int:
+    """Tokens that the smallest part of the next piece may cost."""
+    return max(FLOOR, purse.spent // 2)
+
+
+def _need(piece: Piece, target: Target, purse: Purse) -> int:
+    """Tokens of the smallest part of the piece, or of all of it where that is few."""
+    cost = purse.cost(piece)
+    return cost if cost <= _most(purse) else min(cost, purse.cost(Runs(piece, target).take(0)))
+
+
+# - parts of a sentence -
+
+
+class Runs:
+    """The parts of a sentence, each inside the next: from the word that matters most out to the whole sentence."""
+
+    def __init__(self, piece: Piece, target: Target) -> None:
+        self.piece = piece
+        self.spans = spans(piece.text)
+        self.ends = _peel(_values(piece.text, self.spans, target))[::-1]
+
+    def take(self, size: int) -> Piece:
+        """The part of that size, counted from 0."""
+        first, last = self.ends[size]
+        text = self.piece.text[self.spans[first][0] : self.spans[last][1]]
+        begun, ended = first == 0, last == len(self.spans) - 1
+        return replace(self.piece, text=text.strip(LOOSE), begun=begun, ended=ended)
+
+    def reserve(self, size: int) -> Piece:
+        """The part with every mark that a smaller one has: what it pays, so that no larger one costs less."""
+        first, last = self.ends[0]
+        return replace(self.take(size), begun=first == 0, ended=last == len(self.spans) - 1)
+
+
+def _values(text: str, places: Sequence[tuple[int, int]], target: Target) -> list[float]:
+    """What each span of the sentence is worth: its words of the query; of the kinds that are asked for, the nearest."""
+    runs = [words(text[start:end]) for start, end in places]
+    starts = [start for start, _ in places]
+    values = [target.overlap(run) for run in runs]
+    held = {i for i, run in enumerate(runs) if any(not kind.words.isdisjoint(run) for kind in target.kinds)}
+    for kind in target.kinds:
+        held |= {bisect_right(starts, found.end() - 1) - 1 for found in kind.held.finditer(text)}
+    near = [i for i, value in enumerate(values) if value > 0]
+    if held:
+        values[min(sorted(held), key=lambda i: _distance(i, near))] += KIND
+    return values
+
+
+def _distance(place: int, others: Sequence[int]) -> int:
+    """How far the place is from the nearest of the others, which ascend."""
+    at = bisect_left(others, place)
+    return min((abs(place - other) for other in others[max(at - 1, 0) : at + 1]), default=0)
+
+
+def _peel(values: Sequence[float]) -> list[tuple[int, int]]:
+    """First and last span of each part, from all spans down to one.
+
+    What says nothing for the query goes first, from whichever end has more of it; then, of both ends, the one that is
+    worth less. Where nothing matters, the beginning stays.
+    """
+    telling = [i for i, value in enumerate(values) if value > 0] or [0]
+    low, high = 0, len(telling) - 1
+    left, right = 0, len(values) - 1
+    out = [(left, right)]
+    while left < right:
+        before, after = telling[low] - left, right - telling[high]
+        drops = before >= after
+        if before == after == 0:  # both ends matter
+            drops = values[left] < values[right]
+            low, high = low + drops, high - (not drops)
+        left, right = left + drops, right - (not drops)
+        out.append((left, right))
+    return out
+
+
 def _part(piece: Piece, target: Target, purse: Purse) -> Piece | None:
-    """The run of the sentence's words that fits and is worth most: from a clause's start to a word's end."""
-    lead, mark = purse.lead(piece.hit), MARK if purse.taken else ""
-    starts = [0, *(end.end() for end in _CLAUSE.finditer(piece.text))][:_MOST_CLAUSES]
-    whole = counter(lambda text: purse.count(lead + text + mark) if text else 0)
-    runs = [cut(piece.text[start:], purse.left, whole).strip().rstrip(",;:(-–— ") for start in starts]
-    best = max(runs, key=lambda run: (target.worth(run, words(run)), len(run)))
-    enough = len(words(best)) >= LEAST if purse.taken else bool(best)
-    return replace(piece, text=best, whole=False) if enough and whole(best) <= purse.left else None
+    """The largest part of the sentence that fits."""
+    runs = Runs(piece, target)
+    least = runs.reserve(0)
+    room = purse.budget - purse.total(least) + purse.cost(least)  # one count tells what its head costs here
+    size = _largest(len(runs.ends) - 1, lambda size: purse.cost(runs.reserve(size)) <= room)
+    if size < 0:
+        return None
+    part = runs.take(size)
+    enough = len(words(part.text)) >= LEAST if purse.taken else bool(part.text)
+    return part if enough else None
+
+
+def _largest(sizes: int, fits: Callable[[int], bool]) -> int:
+    """The largest number below `sizes` that fits, where all below one that fits do too; -1 where none does."""
+    low, high, step = -1, sizes, 1
+    while low + step < high:  # doubling steps: the work grows with what is found
+        deadline.check()
+        if not fits(low + step):
+            high = low + step
+            break
+        low, step = low + step, 2 * step
+    while high - low > 1:
+        deadline.check()
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
 
 
 # - what is said about it -
@@ -346,16 +500,16 @@ def _explain_drops(hits: Sequence[Hit], pieces: Sequence[Piece], purse: Purse) -
         if i in used:
             continue
         own = [piece for piece in there.get(i, ()) if piece.text not in said]
-        need = purse.count(purse.lead(i) + own[0].text) if own else 0
-        numbers = f"needs {need} tokens, {purse.left} left"
+        need = purse.cost(own[0]) if own else 0
+        short = f"needs {need} tokens, {purse.left} left" if need > purse.left else "comes after what filled the budget"
         if i not in fresh:
             out.append(Dropped(hit.id, "duplicate", f"says the same as {hit.duplicate_of}"))
         elif i in there and not own:
             out.append(Dropped(hit.id, "duplicate", "all it says is there from another note"))
         elif not any(piece.matches for piece in own):
-            out.append(Dropped(hit.id, "no_match", f"shares no word with the query; {numbers}", need))
+            out.append(Dropped(hit.id, "no_match", f"shares no word with the query; {short}", need))
         else:
-            out.append(Dropped(hit.id, "budget", f"its best sentence {numbers}", need))
+            out.append(Dropped(hit.id, "budget", f"its best sentence {short}", need))
     return tuple(out)
 
 

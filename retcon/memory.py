@@ -31,7 +31,7 @@ from retcon.model import Chat, Embed, chat, embedder
 from retcon.note import Cluster, Decision, Hit, Note, Recall, Scope
 from retcon.operate import PROMPTS, check_actions, usable
 from retcon.perform import GUARDS, Guard, Performer
-from retcon.route import Mismatch, Router, default_router
+from retcon.route import SHIPPED, Mismatch, Router, default_router
 from retcon.screen import Hook, check_hook, screen
 from retcon.store import Deleted, Order, Progress
 from retcon.store.connections import Sync
@@ -92,8 +92,8 @@ class Memory(Hints):
     ) -> None:
         """Opens the file, or makes it; `:memory:` keeps everything in this process.
 
-        `router` decides: a Router, its JSON file or the name of one that ships; by default one learned on LongMemEval,
-        with the actions that a model writes where there is one. `counter` counts tokens: "estimate",
+        `router` decides: a Router, its JSON file or the name of one that ships; by default one learned on LongMemEval
+        where there is a model, else the evidence-fit rule. `counter` counts tokens: "estimate",
         "alphanumeric", "bpe", or any callable. `retriever` is bm25, bm25-plain, dense or hybrid; `top_k`
         and `cap` bound the candidates (notes, tokens). `now` and `new_id` are the only sources of time and chance.
 
@@ -125,8 +125,7 @@ class Memory(Hints):
         given = None if timeout is None else check_timeout(timeout)
         self.timeout = TIMEOUT if given is None and self._owns_chat else given
         self.chat = None if model is None else chat(model, name=model_name, key=api_key, timeout=given or TIMEOUT)
-        # the default router was learned with one model and serves with any: no warning, but no certificate either
-        self._mismatch, self._reader_mismatch = self._compare_router(focus, quiet=MODELS if router is None else ())
+        self._mismatch, self._reader_mismatch = self._compare_router(focus, quiet=_quiet(router))
         self.store = SqliteStore(_path(path), sync=sync)
         self._performer = Performer(
             store=self.store, count=self.count, chat=self.chat, focus=focus, guard=_guard(guard)
@@ -653,6 +652,15 @@ def _router(given: Router | str | os.PathLike[str] | None, *, writes: bool) -> R
     if given is None:
         return default_router(writes=writes)
     return given if isinstance(given, Router) else Router.load(given)
+
+
+def _quiet(router: Router | str | os.PathLike[str] | None) -> tuple[str, ...]:
+    """In what a router may differ from its memory without a warning; there is no certificate then all the same.
+
+    Those that ship were learned with an older renderer; the default serves with any model.
+    """
+    shipped = router is None or (isinstance(router, str) and router in SHIPPED)
+    return (("renderer",) if shipped else ()) + (MODELS if router is None else ())
 
 
 def _path(path: str | os.PathLike[str]) -> str:

@@ -11,7 +11,7 @@ and without the marks by which chat templates tell one speaker from another.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from retcon import deadline
@@ -33,7 +33,9 @@ from retcon.note import (
     Usage,
 )
 from retcon.pack import label, one_line, pack_text, retain
-from retcon.tokens import Counter
+from retcon.timeline import in_order, order
+from retcon.tokens import LOOSE, MARK, Counter, spans
+from retcon.words import sentence_ends
 
 PROMPTS = "1"  # changes with every change of a prompt below: records and cached replies carry it
 SMALLEST = 12  # tokens below which no record is written
@@ -146,14 +148,14 @@ def _hold_to_contract(packed: Packed, cluster: Cluster, budget: int, count: Coun
 
 def _sort_by_time(hits: Sequence[Hit]) -> tuple[Hit, ...]:
     """The hits in an order that only the notes decide."""
-    by_id = {hit.id: hit for hit in hits}
-    return tuple(by_id[note.id] for note in chronological([by_id[each].note for each in sorted(by_id)]))
+    by_id = sorted(hits, key=lambda hit: hit.id)
+    return tuple(by_id[i] for i in order(by_id))
 
 
 # -- without a model ---------------------------------------------------------------------------------------------------
 
 
-@register(RETAIN, about="whole notes, best first", needs_model=False)
+@register(RETAIN, about="whole notes, the best that fit", needs_model=False)
 def _retain(job: Job) -> Packed:
     return retain(job.cluster, job.budget, count=job.count, costs=job.cluster.costs or None)
 
@@ -194,12 +196,17 @@ def _rewrite(job: Job) -> Packed:
         return Packed("", 0)
     share = max(SMALLEST, min(job.budget, 2 * job.budget // len(job.notes)))
     replies = ask_model(job, [prompt(job, _REWRITE, [note], share) for note in job.notes])
-    lines = [one_line(clean_reply(reply.text)) for reply in replies]
+    lines = [_drop_label(one_line(finish_reply(reply)), note) for reply, note in zip(replies, job.notes, strict=True)]
     packed = _pack_lines(job, lines)
     if not packed.text:  # not one fits whole
         rooms = [max(0, job.budget - job.count(label(note))) for note in job.notes]
         packed = _pack_lines(job, [pack_text(*pair, job.count) for pair in zip(lines, rooms, strict=True)])
     return replace(packed, usage=sum_usage(replies))
+
+
+def _drop_label(line: str, note: Note) -> str:
+    """The line without the date and speaker that a model may repeat: they are put before it anyway."""
+    return line.removeprefix(label(replace(note, text="")))
 
 
 def _pack_lines(job: Job, lines: Sequence[str]) -> Packed:
@@ -238,8 +245,8 @@ def record(job: Job, instruction: str) -> Packed:
     """
     if job.budget < SMALLEST:
         return Packed("", 0)
-    (reply,) = ask_model(job, [prompt(job, instruction, job.notes, job.budget)])
-    text = pack_text(clean_reply(reply.text), job.budget, job.count)
+    (reply,) = ask_model(job, [prompt(job, instruction, in_order(job.cluster.hits), job.budget)])
+    text = pack_text(finish_reply(reply), job.budget, job.count)
     if not text:
         raise MalformedReplyError(f"the model's reply has no word that fits {job.budget} tokens")
     sources = tuple(Source(note.id, note.text, False, note.timestamp) for note in job.notes)
@@ -247,33 +254,13 @@ def record(job: Job, instruction: str) -> Packed:
 
 
 def prompt(job: Job, instruction: str, notes: Sequence[Note], budget: int) -> Ask:
-    """The request: the rules, the notes as data, the question if the record is to serve it, the task and its limit."""
+    """The request: the rules, the notes as data and in this order, the question if the record is to serve it, the task
+    and its limit."""
     task = f"{instruction.replace('{aim}', _AIM if job.focus else '')} At most {max(6, int(0.7 * budget))} words."
     question = [f"Question: {as_data(one_line(job.cluster.query))}"] if job.focus else []
-    content = "\n\n".join(["\n".join(tag(note) for note in chronological(notes)), *question, task])
+    content = "\n\n".join(["\n".join(map(tag, notes)), *question, task])
     messages = ({"role": "system", "content": RULES}, {"role": "user", "content": content})
     return Ask(messages, max_tokens=budget + 8, temperature=job.temperature, seed=job.seed)
-
-
-def chronological(notes: Sequence[Note]) -> list[Note]:
-    """The notes oldest first; of one moment, a turn stands after the turn that it follows."""
-    turns = _turns({note.id: note for note in notes})
-    return sorted(notes, key=lambda note: (note.timestamp or note.created_at or "", turns[note.id]))
-
-
-def _turns(known: Mapping[str, Note]) -> dict[str, int]:
-    """How many of the notes each one follows, directly or not; all of them where they go round in a circle."""
-    turns: dict[str, int] = {}
-    for note_id in known:
-        way: dict[str, None] = {}
-        at = note_id
-        while at in known and at not in turns and at not in way:
-            way[at] = None
-            at = known[at].follows or ""
-        turn = len(known) if at in way else turns.get(at, -1)
-        for each in reversed(way):
-            turns[each] = turn = min(turn + 1, len(known))
-    return turns
 
 
 # Our own tags; what chat templates tell speakers apart by (ChatML and its kin, Llama 2, Mistral, Gemma); begin and end.
@@ -318,8 +305,23 @@ _LABEL = re.compile(
 _QUOTES = {'"': '"', "“": "”", "«": "»"}
 
 
+_TWICE = re.compile(r"\b(\d{4}-\d\d-\d\d)(?:[:,]?[ \t]{1,3}\1\b)+")  # a date, and at once the same date
+
+
+def finish_reply(reply: Reply) -> str:
+    """The reply, cleaned; where the token ceiling cut it, up to its last whole sentence, or with the mark."""
+    text = clean_reply(reply.text)
+    if reply.finish != "length" or not text:
+        return text
+    *ends, _ = sentence_ends(text)
+    if ends:
+        return text[: ends[-1]].rstrip()
+    kept = spans(text)[:-1]  # the last one may be half a word
+    return text[: kept[-1][1]].rstrip(LOOSE) + MARK if kept else ""
+
+
 def clean_reply(text: str) -> str:
-    """A reply without code fences, tags, a leading label or quotes around all of it."""
+    """A reply without code fences, tags, a leading label, quotes around all of it, or a date twice in a row."""
     text = _FENCE.sub("", text.strip()).strip()
     text = _TAGS.sub("", text).strip()
     if found := _LABEL.match(text):
@@ -327,7 +329,7 @@ def clean_reply(text: str) -> str:
     close = _QUOTES.get(text[:1])
     if close and len(text) > 1 and text.endswith(close) and not {text[0], close} & set(text[1:-1]):
         text = text[1:-1].strip()
-    return _mend(text)
+    return _mend(_TWICE.sub(r"\1", text))
 
 
 def _mend(text: str) -> str:

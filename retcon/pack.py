@@ -2,7 +2,8 @@
 
 Two accountings. "rendered", the product's: every character that is shown costs, dates, speakers and line breaks
 included, and the joined text is counted again at the end, so that the budget holds for a counter that does not add up.
-"text", the paper's: a note costs its raw text alone, and the costs are summed.
+"text", the paper's: a note costs its raw text alone, and the costs are summed. Whatever was chosen is shown a note a
+line, in order of time (`timeline`).
 
 A cost is counted once per note and may be handed from one call to the next (`costs`): the features ask for the fit at
 every decision. The empty text costs 0, whatever a counter says of it.
@@ -10,20 +11,20 @@ every decision. The empty text costs 0, whatever a counter says of it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Literal
 
 from retcon import deadline
 from retcon.errors import InputError, quote
 from retcon.note import Cluster, Dropped, Hit, Note, Packed, Source
-from retcon.tokens import Counter, cut
+from retcon.timeline import begins_with_day, day, turns
+from retcon.tokens import Counter, cut_marked, cut_sentences
 
 Order = Literal["rank", "cheapest"]
 Accounting = Literal["rendered", "text"]
 
-RENDERER = "1"  # changes with every change of how a note is written out: routers carry it
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+RENDERER = "2"  # changes with every change of how a text is written out: routers and records carry it
 
 
 def render(note: Note) -> str:
@@ -32,15 +33,10 @@ def render(note: Note) -> str:
 
 
 def label(note: Note) -> str:
-    """What stands before a note's words: "2026-05-09 ann: ", less what the note does not have."""
-    who = one_line(note.speaker or "")
-    return "".join(f"{part} " for part in (date(note), f"{who}:" if who else "") if part)
-
-
-def date(note: Note) -> str:
-    """The day of the note as YYYY-MM-DD, or nothing where its timestamp does not begin with one."""
-    found = _DATE.match(note.timestamp or "")
-    return found.group() if found else ""
+    """What stands before a note's words: "2026-05-09 ann: ", less what the note does not have or begins with itself."""
+    who, known = one_line(note.speaker or ""), day(note)
+    dated = "" if begins_with_day(note.text, known) else known
+    return "".join(f"{part} " for part in (dated, f"{who}:" if who else "") if part)
 
 
 def one_line(text: str) -> str:
@@ -69,9 +65,8 @@ def retain(
 ) -> Packed:
     """Whole notes within the budget. One that does not fit is passed over, and a smaller one after it may still enter.
 
-    Notes are shown in the cluster's order, best first, however they were filled in: what matters most comes first, and
-    a smaller budget's text is not a reshuffle of a larger one's. In rank order a near-duplicate of a packed note stays
-    out; cheapest-first, the paper's controlled protocol, packs every note it can.
+    Notes are shown in order of time, however they were chosen; the sources are named best first. In rank order a
+    near-duplicate of a packed note stays out; cheapest-first, the paper's controlled protocol, packs every note it can.
     """
     each = _costs(cluster, count, accounting, costs)
     choice = _Choice(cluster, each, check(budget), None if accounting == "text" else count).fill(order)
@@ -101,11 +96,11 @@ def fit_fraction(
 
 
 def pack_text(text: str, budget: int, count: Counter) -> str:
-    """The text if it fits, else its longest beginning of whole words that does: the hard cap on generated text."""
-    if check(budget) == 0:
-        return ""
-    kept = cut(text, budget, count)
-    return kept if kept and count(kept) <= budget else ""
+    """The text if it fits, else as many of its first sentences as do: the hard cap on generated text.
+
+    Where not even the first sentence fits, as much of it as does, with the mark of a cut.
+    """
+    return cut_sentences(text, check(budget), count) or cut_marked(text, budget, count)
 
 
 def check(budget: int) -> int:
@@ -138,6 +133,10 @@ class _Choice:
         self.refused: dict[int, tuple[int, int]] = {}  # need, and what was left
         self.repeats: dict[int, str] = {}
         self.settled = True
+
+    @cached_property
+    def turns(self) -> list[int]:
+        return turns(self.hits)
 
     def fill(self, order: Order) -> _Choice:
         """Every note tried once; itself, for chaining."""
@@ -186,8 +185,9 @@ class _Choice:
         self.settled = True
 
     def text(self, positions: Sequence[int] | None = None) -> str:
-        """The notes in the cluster's order, a line each."""
-        return "\n".join(render(self.hits[i].note) for i in sorted(self.taken if positions is None else positions))
+        """The notes in order of time, a line each."""
+        shown = sorted(self.taken if positions is None else positions, key=self.turns.__getitem__)
+        return "\n".join(render(self.hits[i].note) for i in shown)
 
     def sources(self) -> tuple[Source, ...]:
         notes = [self.hits[i].note for i in sorted(self.taken)]

@@ -32,7 +32,9 @@ from retcon.evidence import NOTHING
 from retcon.model import Ask, Chat, Reply
 from retcon.note import RETAIN, Cluster, Decision, Dropped, Fidelity, Note, Packed, Recall, Record, Source, Usage
 from retcon.operate import ACTIONS, operate, sum_usage, usable
+from retcon.pack import RENDERER
 from retcon.store import Store
+from retcon.timeline import in_order, when
 from retcon.tokens import Counter
 from retcon.trace import span
 
@@ -210,10 +212,11 @@ def identify(action: str, cluster: Cluster, budget: int, *, chat: Chat, count: C
     if not focus and not ACTIONS[action].ranked:
         notes = sorted(notes, key=lambda note: note.id)
     sources = tuple(note.id for note in notes)
-    texts = [[note.text, note.speaker, note.timestamp, note.follows, note.created_at] for note in notes]
+    texts = [[note.text, note.speaker, when(note), note.follows] for note in notes]
     content, version = _hash(texts), ACTIONS[action].version
     about = [chat.kind, chat.name, count.name, cluster.query if focus else None]
-    key = _hash([2, action, version, budget, focus, *about, sources, content])
+    shown = [note.id for note in in_order(cluster.hits)]
+    key = _hash([3, RENDERER, action, version, budget, focus, *about, sources, shown, content])
     return Record(key, action, chat.name, version, focus, content, sources)
 
 

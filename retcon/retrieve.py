@@ -93,10 +93,11 @@ def find(
         held = snapshot.forward(np.asarray(by_words.slots, np.int64), [term_key(word.term) for word in asked]).counts
         if fill and len(ranked.slots) < top_k:
             ranked = _fill_up(ranked, snapshot.recent(top_k + len(ranked.slots), where.only), top_k)
-        notes = snapshot.fetch(ranked.slots)
+        notes, places = snapshot.fetch(ranked.slots), snapshot.places(ranked.slots)
         heard = notes[: len(held)] if retriever == "bm25" else snapshot.fetch(by_words.slots)
         searched = snapshot.notes if notes else 0
-    hits = (Hit(note, score, rank) for rank, (note, score) in enumerate(zip(notes, ranked.scores, strict=True), 1))
+    found = zip(notes, ranked.scores, places, strict=True)
+    hits = (Hit(note, score, rank, place=place) for rank, (note, score, place) in enumerate(found, 1))
     match = Match(
         asked, held > 0, searched, max(ranked.scores, default=0.0),
         named=names_speaker(asked, (note.speaker for note in heard)),

@@ -360,8 +360,12 @@ def load_shipped(name: str) -> Router:
 
 
 def default_router(*, writes: bool = False) -> Router:
-    """The router of a memory that was given none: learned on LongMemEval, with actions a model writes or without."""
-    return load_shipped("longmemeval" if writes else "longmemeval-free")
+    """The router of a memory that was given none.
+
+    With a model that writes, one learned on LongMemEval. Without one, the evidence-fit rule: whole notes where all of
+    them fit, else Extract, so that more budget never shows less (`bench.budgets`).
+    """
+    return load_shipped("longmemeval" if writes else "evidence-fit")
 
 
 # Reasons: one plain sentence, in which a rule is called a rule.

@@ -27,6 +27,7 @@ from typing import Protocol
 
 from retcon import deadline
 from retcon.errors import InputError, MissingExtraError, RetconError, message_of, quote
+from retcon.words import sentence_ends
 
 MOST = 10_000_000  # tokens; a larger budget is a mistake
 _MOST_COUNTED = (1 << 63) - 1  # tokens of one text that a counter may report: what a store can hold
@@ -256,35 +257,121 @@ _UNIT = (
 )
 
 
-def cut(text: str, budget: int, count: Counter) -> str:
-    """The longest prefix within the budget that ends where a word ends, no white space after it; "" where none fits.
+# What a cut does not divide either, though it is several units: a quote, a date in words, a time of day, a name. A name
+# is a run of two to six words with capitals; after six of them it is a heading, or shouting.
+_MONTH = (
+    "(?i:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    "|nov(?:ember)?|dec(?:ember)?)"
+)
+_NTH = r"[0-9]{1,2}(?:st|nd|rd|th)?"
+_UP = r"A-Z\u00c0-\u00d6\u00d8-\u00de\u0391-\u03a9\u0400-\u042f"
+_TITLE = rf"(?:[{_UP}]\.|(?:Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr)\.)"
+_NAME = rf"(?!I\b|{_MONTH}\.? [0-9])(?:{_TITLE}|[{_UP}][\w'’-]*+)"
+_LINK = r"(?: (?:of|de|del|la|le|van|von|der|den|da|di|du|bin|al|y))"
+_QUOTE = re.compile(
+    r"(?<![\w\"])\"(?=[^\s\"])[^\"\n]*+\"(?!\w)|“[^“”\n]*+”|«[^«»\n]*+»|「[^「」\n]*+」|『[^『』\n]*+』"
+)
+_WHOLE = re.compile(
+    rf"{_QUOTE.pattern}"
+    rf"|(?<![\w])(?:{_NTH}(?: of)? {_MONTH}\b\.?(?:,? [0-9]{{4}}\b)?"
+    rf"|{_MONTH}\.?(?: {_NTH}\b(?:,? [0-9]{{4}}\b)?|,? [0-9]{{4}}\b)"
+    r"|[0-9]{1,2}(?::[0-9]{2})? (?i:[ap]\.?m\b\.?))"
+    rf"|(?<![\w'’-]){_NAME}(?:{_LINK}{{0,2}} {_NAME}){{1,5}}"
+)
+MARK = " ..."  # stands where words were left out
+LOOSE = ",;:(-–— "  # signs that never stand beside a mark
 
-    Budget 0 gives "" whatever the counter says. With a counter whose count can fall as the text grows, the prefix still
-    fits, but a longer one might too. The work grows with the prefix, not with the text: prefixes of doubling length are
-    counted until one is too long, and only the word ends inside the last doubling are searched.
+
+def cut(text: str, budget: int, count: Counter) -> str:
+    """The longest prefix within the budget that divides no word, number, date, name or quote; "" where none fits.
+
+    No white space ends it. Budget 0 gives "" whatever the counter says. With a counter whose count can fall as the text
+    grows, the prefix still fits, but a longer one might too. What is counted grows with the prefix, not with the text:
+    prefixes of doubling length are counted until one is too long, and only the ends inside the last doubling are
+    searched.
     """
+    return _cut_at(text, _span_ends(text), budget, count)
+
+
+def cut_sentences(text: str, budget: int, count: Counter) -> str:
+    """The longest run of its first sentences within the budget, no quote left open; "" where not one fits."""
+    return _cut_at(text, _outside(_trim(text, sentence_ends(text)), _QUOTE.finditer(text)), budget, count)
+
+
+def cut_marked(text: str, budget: int, count: Counter) -> str:
+    """The longest prefix that leaves room for the mark of a cut, with the mark; "" where none does."""
+    count = counter(count)
+    kept = cut(text, budget, counter(lambda prefix: count(prefix + MARK))).rstrip(LOOSE)
+    return kept + MARK if kept and count(kept + MARK) <= budget else ""
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    """Where each part that a cut never divides begins and ends, in order; white space stands between them."""
+    out: list[tuple[int, int]] = []
+    at = 0
+    for end in _span_ends(text):
+        while text[at].isspace():
+            at += 1
+        out.append((at, end))
+        at = end
+    return out
+
+
+def _cut_at(text: str, ends: Iterator[int], budget: int, count: Counter) -> str:
+    """The longest prefix within the budget that ends at one of those places."""
     budget, count = check_budget(budget), counter(count)
     fits, tokens, reach = 0, 0, 6 * budget + 64
-    units = _compile(_UNIT).finditer(text if budget else "")
-    while ends := _ends(text, units, reach):
+    while some := _until(ends if budget else iter(()), reach):
         deadline.check()
-        total = count(text[: ends[-1]])
+        total = count(text[: some[-1]])
         if total > budget:
-            return text[: _last_fit(lambda end: count(text[:end]), [fits, *ends], tokens, total, budget)]
-        fits, tokens, reach = ends[-1], total, 2 * ends[-1]
+            return text[: _last_fit(lambda end: count(text[:end]), [fits, *some], tokens, total, budget)]
+        fits, tokens, reach = some[-1], total, 2 * some[-1]
     return text[:fits]
 
 
-def _ends(text: str, units: Iterator[re.Match[str]], reach: int) -> list[int]:
-    """Where the next units end, up to the first end at or past `reach`; a mark belongs to what stands before it."""
-    ends: list[int] = []
-    for unit in units:
+def _until(ends: Iterator[int], reach: int) -> list[int]:
+    """The next ends, up to the first at or past `reach`."""
+    out: list[int] = []
+    for end in ends:
+        out.append(end)
+        if end >= reach:
+            break
+    return out
+
+
+def _span_ends(text: str) -> Iterator[int]:
+    return _outside(_unit_ends(text), _WHOLE.finditer(text))
+
+
+def _unit_ends(text: str) -> Iterator[int]:
+    """Where units end; a mark belongs to what stands before it."""
+    for unit in _compile(_UNIT).finditer(text):
         following = text[unit.end() : unit.end() + 1]
         if following < "\u0300" or unicodedata.category(following)[0] != "M":
-            ends.append(unit.end())
-            if unit.end() >= reach:
-                break
-    return ends
+            yield unit.end()
+
+
+def _outside(ends: Iterator[int], wholes: Iterator[re.Match[str]]) -> Iterator[int]:
+    """The ends that stand inside of none of the matches."""
+    whole = next(wholes, None)
+    for end in ends:
+        while whole is not None and whole.end() <= end:
+            whole = next(wholes, None)
+        if whole is None or end <= whole.start():
+            yield end
+
+
+def _trim(text: str, ends: Iterator[int]) -> Iterator[int]:
+    """The ends, each before the white space that leads to it."""
+    before = 0
+    for end in ends:
+        at = end
+        while at > before and text[at - 1].isspace():
+            at -= 1
+        if at > before:
+            yield at
+        before = end
 
 
 def _last_fit(cost: Callable[[int], int], ends: list[int], below: int, above: int, budget: int) -> int:

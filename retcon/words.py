@@ -122,14 +122,21 @@ def sentences(text: str) -> list[str]:
     """The text cut into sentences, verbatim and in order, outer white space removed, none empty."""
     out: list[str] = []
     start = 0
+    for end in sentence_ends(text):
+        out.append(text[start:end].strip())
+        start = end
+    return [piece for piece in out if piece]
+
+
+def sentence_ends(text: str) -> Iterator[int]:
+    """Where the sentences of the text end, one after the other; the end of the text is the last."""
+    start = 0
     for end in _END.finditer(text):
         tail = text[max(start, end.end() - _LONGEST_ABBREVIATION) : end.end()]
-        if end.group().startswith(".") and _ABBREVIATION.search(tail):
-            continue
-        out.append(text[start : end.end()].strip())
-        start = end.end()
-    out.append(text[start:].strip())
-    return [piece for piece in out if piece]
+        if not (end.group().startswith(".") and _ABBREVIATION.search(tail)):
+            start = end.end()
+            yield start
+    yield len(text)
 
 
 OWN, CONTEXT = 2, 1  # weight of a note's own words and of the turn before it; measured in docs/log-foundations.md

@@ -416,7 +416,9 @@ def test_the_default_climbs_the_ladder_it_ships_with_and_stops_at_its_end() -> N
         assert (whole.action, whole.order[0]) == ("retain", "retain")
 
 
-def test_the_default_serves_any_model_without_a_word_and_certifies_nothing_of_it() -> None:
+def test_the_default_serves_any_model_without_a_word_and_certifies_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with remembering(Both(), router=None) as memory:
         found = memory.decide(QUERY, 64)
         assert (found.warnings, found.certified) == ((), False)
@@ -428,6 +430,9 @@ def test_the_default_serves_any_model_without_a_word_and_certifies_nothing_of_it
         assert not memory.decide("What is the rent?", 64).certified
     reader = Both()
     reader.name = str(load_shipped("longmemeval").provenance["reader"])
+    with remembering(reader, router=None) as memory:  # learned with another renderer: quietly, nothing is certified
+        assert (memory.decide(QUERY, 64).certified, memory.decide(QUERY, 64).warnings) == (False, ())
+    monkeypatch.setattr("retcon.pack.RENDERER", load_shipped("longmemeval").provenance["renderer"])
     with remembering(reader, router=None) as memory:
         assert memory.decide(QUERY, 64).certified
         assert not memory.decide(QUERY, 65).certified  # no budget that was certified

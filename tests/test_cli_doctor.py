@@ -30,7 +30,7 @@ def test_doctor_says_what_is_configured(cats: Path) -> None:
         sqlite3.sqlite_version,
         "3 notes, 2 scopes",
         "quick check ok",
-        "longmemeval-free, learned",
+        "evidence-fit, rule",
         "ready",
     ):
         assert word in shown

@@ -32,7 +32,7 @@ from typing import Any
 import pytest
 
 import retcon
-from retcon import answer, extract, features, operate, pack, retrieve, tokens, validate, words
+from retcon import answer, extract, features, operate, pack, retrieve, timeline, tokens, validate, words
 from retcon.errors import InputError, MissingExtraError
 from retcon.fidelity import check
 from retcon.lab import judge
@@ -222,7 +222,7 @@ def test_pattern_is_linear(name: str) -> None:
 
 
 def test_the_walk_finds_patterns_wherever_they_stand() -> None:
-    for name in ("words._END", "extract._CLAUSE", "extract.KINDS.0.asked", "lab.judge._SPELLED.3.0", "tokens._UNIT"):
+    for name in ("words._END", "tokens._WHOLE", "extract.KINDS.0.asked", "lab.judge._SPELLED.3.0", "tokens._UNIT"):
         assert f"retcon.{name}" in PATTERNS
     assert len(PATTERNS) > 90
 
@@ -417,7 +417,7 @@ OVER_NOTES: dict[str, tuple[Callable[[Cluster], object], int]] = {
     "retain the cheapest": (
         lambda given: pack.retain(given, 10 * len(given.hits), count=ESTIMATE, order="cheapest"), 800
     ),
-    "chronological": (lambda given: operate.chronological(given.notes), 3200),
+    "order": (lambda given: timeline.order(given.hits), 3200),
     "check": (check_half, 400),
     "recall": (recall_from, 800),
 }  # fmt: skip

@@ -21,10 +21,9 @@ from retcon.operate import (
     SMALLEST,
     Job,
     as_data,
-    chronological,
     clean_reply,
+    finish_reply,
     operate,
-    prompt,
     record,
     register,
     tag,
@@ -235,19 +234,38 @@ def test_the_token_ceiling_comes_from_the_budget(budget: int) -> None:
 
 @given(st.permutations(NOTES))
 def test_notes_stand_oldest_first_whatever_their_rank(ranked: list[Note]) -> None:
-    text = prompt(job(), "Do it.", ranked, 64).messages[1]["content"]
+    text = sent_notes(ranked)
     assert [text.index(day) for day in ("2026-05-09", "2026-05-20", "2026-06-01")] == sorted(
         text.index(day) for day in ("2026-05-09", "2026-05-20", "2026-06-01")
     )
     assert "2026-05-09 ann: I adopted" in text
-    assert prompt(job(), "Do it.", ranked, 64) == prompt(job(), "Do it.", NOTES, 64)
+    assert text == sent_notes(NOTES)
 
 
-def test_turns_of_one_moment_keep_the_order_of_the_talk() -> None:
-    turns = [Note(f"t{i}", f"turn {i}", follows=f"t{i - 1}" if i else None, created_at="2026-05-09") for i in range(4)]
-    assert chronological(turns[::-1]) == turns
-    ring = [Note("x", "1", follows="y"), Note("y", "2", follows="x")]
-    assert chronological(ring) == ring
+def sent_notes(ranked: Sequence[Note]) -> str:
+    """What a model is sent for notes of that rank."""
+    hits = tuple(Hit(note, 1.0, rank, place=NOTES.index(note)) for rank, note in enumerate(ranked, 1))
+    chat = FakeChat(lambda ask: "Pixel.")
+    operate(MERGE, Cluster("Which cat?", hits), 64, count=COUNT, chat=chat)
+    return chat.asked[0].messages[1]["content"]
+
+
+def test_a_reply_that_the_ceiling_cut_ends_at_a_sentence_or_with_the_mark() -> None:
+    def reply(text: str, finish: str) -> str:
+        return finish_reply(Reply(text, 1, 1, 0.0, finish))
+
+    assert reply("Pixel is two. She lives in Os", "length") == "Pixel is two."
+    assert reply("Pixel lives with Maria Lopez in Os", "length") == "Pixel lives with Maria Lopez in ..."
+    assert reply("Pixel lives in Oslo", "stop") == "Pixel lives in Oslo"
+    assert reply("Pixelwithoutend", "length") == ""
+
+
+def test_a_date_that_a_model_writes_twice_stands_once() -> None:
+    assert clean_reply("2026-05-12 2026-05-12 Pixel moved; 2026-05-13: 2026-05-13 she left.") == (
+        "2026-05-12 Pixel moved; 2026-05-13 she left."
+    )
+    chat = FakeChat(lambda ask: "2026-05-09 ann: adopted Pixel.")
+    assert "2026-05-09 ann: adopted Pixel." in made(REWRITE, chat, 64).text.splitlines()
 
 
 @pytest.mark.parametrize("focus", [True, False])
@@ -304,9 +322,9 @@ def test_rewrite_asks_once_for_each_note_in_one_batch_and_keeps_note_boundaries(
     assert chat.sizes == [3]
     assert [sum(note.text in sent(chat, i) for note in NOTES) for i in range(3)] == [1, 1, 1]
     assert found.text.splitlines() == [
-        "2026-06-01 ann: Check-up moved to 14 June 9:30",
         "2026-05-09 ann: Adopted the cat Pixel from the shelter in the town of Leeds",
         "2026-05-20 bob: Check-up 12 June",
+        "2026-06-01 ann: Check-up moved to 14 June 9:30",
     ]
     assert [(source.id, source.text, source.whole) for source in found.sources] == [
         (note.id, note.text, False) for note in NOTES
@@ -315,7 +333,7 @@ def test_rewrite_asks_once_for_each_note_in_one_batch_and_keeps_note_boundaries(
 
 
 def test_rewrite_packs_the_cheapest_first() -> None:
-    lines = ["2026-06-01 ann: Check-up moved to 14 June 9:30", "2026-05-20 bob: Check-up 12 June"]
+    lines = ["2026-05-20 bob: Check-up 12 June", "2026-06-01 ann: Check-up moved to 14 June 9:30"]
     budget = COUNT("\n".join(lines))
     found = made(REWRITE, FakeChat(shortened), budget)
     assert found.text.splitlines() == lines
@@ -323,13 +341,13 @@ def test_rewrite_packs_the_cheapest_first() -> None:
     ranked = cluster((NOTES[1], NOTES[0], NOTES[2]))  # the longest first: in rank order it would take the room of two
     assert COUNT("2026-05-09 ann: Adopted the cat Pixel from the shelter in the town of Leeds") <= budget
     assert made(REWRITE, FakeChat(shortened), budget, cluster=ranked).text.splitlines() == lines
-    assert made(REWRITE, FakeChat(shortened), COUNT(lines[1])).text == lines[1]
+    assert made(REWRITE, FakeChat(shortened), COUNT(lines[0])).text == lines[0]
 
 
 def test_rewrite_cuts_a_line_that_would_not_fit_alone_and_joins_its_lines() -> None:
     found = made(REWRITE, FakeChat(lambda ask: "one\ntwo\n" * 300), 24)
     assert 12 < found.tokens <= 24
-    assert re.fullmatch(r"2026-0\d-\d\d (?:ann|bob): (?:one two ?)+(?:one)?", found.text)
+    assert re.fullmatch(r"2026-0\d-\d\d (?:ann|bob): (?:one two )+(?:one )?\.\.\.", found.text)
 
 
 def test_rewrite_passes_over_notes_of_which_nothing_is_left() -> None:

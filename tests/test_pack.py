@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from retcon.errors import InputError
 from retcon.note import Cluster, Hit, Note, Packed
 from retcon.pack import costs, fit_fraction, pack_text, render, retain
-from retcon.tokens import Counter, counter
+from retcon.tokens import MARK, Counter, counter
 
 ODD = {
     "characters": len,
@@ -77,7 +77,8 @@ def test_retain_shows_exactly_the_rendered_sources(
 ) -> None:
     packed = retain(cluster, budget, count=count, order=order)
     notes = {note.id: note for note in cluster.notes}
-    assert packed.text == "\n".join(render(notes[source.id]) for source in packed.sources)
+    lines = sorted(render(notes[source.id]) for source in packed.sources)
+    assert sorted(packed.text.split("\n") if packed.sources else []) == lines
     assert all(source.whole and source.text == notes[source.id].text for source in packed.sources)
     shown = {source.id for source in packed.sources}
     assert [note.id for note in cluster.notes if note.id in shown] == [source.id for source in packed.sources]
@@ -188,7 +189,7 @@ def test_no_text_or_name_makes_a_second_line(text: str, name: str | None) -> Non
 @given(TEXT, st.integers(0, 40), st.sampled_from(COUNTERS))
 def test_generated_text_is_cut_to_its_budget_as_a_prefix(text: str, budget: int, count: Counter) -> None:
     kept = pack_text(text, budget, count)
-    assert text.startswith(kept)
+    assert text.startswith(kept) or (kept.endswith(MARK) and text.startswith(kept.removesuffix(MARK)))
     assert not kept or count(kept) <= budget
     assert budget or not kept
 

@@ -274,7 +274,7 @@ def test_a_learned_one_that_ships_comes_of_the_rows_that_are_published(name: str
 
 
 def test_the_default_writes_only_where_a_model_does() -> None:
-    assert default_router().name == "longmemeval-free"
+    assert default_router().name == "evidence-fit"
     assert default_router(writes=True).name == "longmemeval"
 
 
@@ -334,8 +334,8 @@ def test_the_rule_retains_iff_everything_fits(notes: int, fitting: int, budget: 
 def test_the_rule_gives_its_reason_in_numbers() -> None:
     rule = load_shipped("evidence-fit")
     assert rule.decide(x(notes=20, fit=0.15), budget=64).reason == (
-        "extract: only 3 of 20 candidate notes fit in 64 tokens (15 %), so verbatim sentences cover more than whole "
-        "notes (by rule, not learned)"
+        "extract: only 3 of 20 candidate notes fit in 64 tokens (15 %), so the sentences that matter "
+        "stand for them (by rule, not learned)"
     )
     assert "(99 %)" in rule.decide(x(notes=200, fit=199 / 200), budget=64).reason
     assert "no candidate notes" in rule.decide(x(notes=0, fit=1.0), budget=64).reason

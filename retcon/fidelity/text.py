@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from retcon import deadline
 from retcon.note import Claim, Note
+from retcon.timeline import when
 from retcon.words import COMMON, COMMON_STEMS, fold, sentences, stem_words
 
 NUMBER, DATE, NAME, QUOTE, NEGATION = "number", "date", "name", "quote", "negation"
@@ -81,7 +82,7 @@ class Text:
     def __init__(self, text: str, *, note: Note | None = None) -> None:
         self.text = text
         self.note = note
-        self.day = _day(note.timestamp) if note else None
+        self.day = _day(when(note)) if note else None
         self.tokens, self.ends = _tokens(text)
         self.headings = _headings(text, self.tokens)
         distinct = sorted({token.word for token in self.tokens})
@@ -164,8 +165,8 @@ def _headings(text: str, tokens: Sequence[Token]) -> set[int]:
     return out
 
 
-def _day(timestamp: str | None) -> date | None:
+def _day(timestamp: str) -> date | None:
     try:
-        return date.fromisoformat((timestamp or "")[:10])
+        return date.fromisoformat(timestamp[:10])
     except ValueError:
         return None

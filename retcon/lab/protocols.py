@@ -126,7 +126,7 @@ def cases(questions: Iterable[BenchmarkQuestion], protocol: Protocol) -> Iterato
 def _gold_case(question: BenchmarkQuestion, protocol: Protocol) -> Case:
     if not question.evidence:
         raise InputError(f"question {question.id} has no gold evidence, which the {protocol.name} protocol needs")
-    hits = tuple(Hit(note, 1.0, rank) for rank, note in enumerate(question.evidence, 1))
+    hits = tuple(Hit(note, 1.0, rank, place=rank) for rank, note in enumerate(question.evidence, 1))
     return Case(question, _with_costs(Cluster(question.text, hits), protocol), protocol)
 
 

@@ -99,6 +99,17 @@ class SqliteSnapshot:
                 found[start + row[SLOT]] = read_note(row)
         return [found[slot] for slot in slots]
 
+    def places(self, slots: Sequence[int]) -> list[int]:
+        """The place of each note in the order of insertion; of several scopes, over all of them."""
+        if len(self._ids) <= 1:
+            return list(slots)
+        found: dict[int, int] = {}
+        query = f"SELECT slot, seq FROM note WHERE scope = ? AND slot {_IN}"
+        for scope, local in self._by_scope(np.asarray(slots, np.int64)):
+            for slot, seq in self._connection.execute(query, (scope, json.dumps(local))):
+                found[self._start[scope] + slot] = seq
+        return [found[slot] for slot in slots]
+
     def texts(self) -> Iterator[tuple[int, Note]]:
         """Every current note with its slot, oldest first within a scope."""
         query = NOTE + "WHERE note.scope = ? AND newer.seq IS NULL ORDER BY note.slot"
