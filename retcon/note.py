@@ -89,7 +89,7 @@ class Hit:
     score: float
     rank: int
     duplicate_of: str | None = None  # id of a better-ranked note that says the same
-    place: int = 0  # of the note in the order of insertion
+    place: int = field(default=0, compare=False)  # of the note in the order of insertion
 
     @property
     def id(self) -> str:

@@ -35,7 +35,7 @@ WHOLE = ("What did we talk about?", "What do you know about me?", "What happened
 
 
 def remember(*texts: str, **options: object) -> Memory:
-    memory = Memory(":memory:", **options)  # type: ignore[arg-type]
+    memory = Memory(":memory:", stamp=False, **options)  # type: ignore[arg-type]
     for text in texts:
         memory.add(text)
     return memory
@@ -276,10 +276,10 @@ def test_the_mcp_tool_gives_no_text_where_nothing_is_about_the_query() -> None:
 
 def test_the_command_says_it_and_prints_no_text_without_fill(tmp_path: Path) -> None:
     db = str(tmp_path / "a.db")
-    run("add", NOTES[0], "--db", db)
+    run("add", NOTES[0], "--db", db, "--timestamp", "2026-05-09")
     filled = run("recall", OFF_TOPIC[0], "--db", db, "--text")
     bare = run("recall", OFF_TOPIC[0], "--db", db, "--text", "--no-fill")
-    assert (filled.stdout.strip(), bare.stdout.strip()) == (NOTES[0], "")
+    assert (filled.stdout.strip(), bare.stdout.strip()) == (f"2026-05-09 {NOTES[0]}", "")
     assert NOTHING in filled.stderr
     assert NOTHING in bare.stderr
     plain = json.loads(run("recall", OFF_TOPIC[0], "--db", db, "--json").stdout)

@@ -106,7 +106,7 @@ def test_a_query_with_a_lone_surrogate_works(memory: Memory) -> None:
     memory.add("a cat", user_id="ann")
     for query in ("\ud800cat \udfff", "\ud83d", "cat\ud800"):
         memory.search(query, user_id="ann")
-        assert memory.recall(query, budget=20, user_id="ann").text == "a cat"
+        assert memory.recall(query, budget=20, user_id="ann").text == "2026-05-09 a cat"
 
 
 SYNTAX = [

@@ -290,7 +290,7 @@ def test_new_query_does_not_wait_for_text_that_is_still_being_written(site: Site
         opened.keyboard.press("Enter")
     opened.locator("#of", has_text="is writing").wait_for()
     with opened.expect_event("requestfailed", lambda request: request.url.endswith("/recall")):
-        opened.fill("#query", "Who knew the boiling point of gallium?")
+        opened.fill("#query", "How many points in all?")
     opened.locator("#of", has_text="the model writes it").wait_for()
     released.set()
     site.quiet()
@@ -336,7 +336,8 @@ def test_scope_narrows_what_is_recalled_and_a_reload_keeps_it(site: Site) -> Non
     opened.reload()
     settled(opened)
     assert opened.inner_text("#whose-now") == "bob"
-    assert opened.locator("#packed .line").all_text_contents() == ["Bob's cat is Bo."]
+    (line,) = opened.locator("#packed .line").all_text_contents()
+    assert line.endswith("Bob's cat is Bo.")
     site.quiet()
 
 

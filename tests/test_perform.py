@@ -581,7 +581,7 @@ def test_every_operator_writes_with_a_real_model_over_both_adapters(real: Memory
 def test_recall_and_ask_run_with_a_real_model_over_both_adapters(real: Memory) -> None:
     found = real.recall(QUERY, 32)
     assert found.tokens <= 32
-    assert found.usage.model_calls == 0
+    assert found.usage.model_calls == ACTIONS[found.decision.action].needs_model
     answer = real.ask(QUERY, 32, max_looks=2)
     assert 1 <= len(answer.looks) <= 2
     assert all(0 < look.recall.tokens <= 32 for look in answer.looks)

@@ -33,6 +33,7 @@ from retcon.where import Where
 T = TypeVar("T")
 DB, BUDGET = DEFAULT_PATH, DEFAULT_BUDGET
 EMBEDDERS = ("hashing", "wordllama")
+_SPAN = re.compile(r"([0-9]{1,6})([dhm])")
 _FREE = usable(None)  # actions that need no model
 _PAID = tuple(name for name in ACTIONS if name not in _FREE)
 
@@ -317,7 +318,7 @@ def read_filter(text: str | None) -> dict[str, Any] | None:
 
 def read_expiry(text: str | None) -> str | timedelta | None:
     """A moment as it was written, or the length of time from now that 30d, 12h or 15m say."""
-    span = re.fullmatch(r"([0-9]{1,6})([dhm])", text or "")
+    span = _SPAN.fullmatch(text or "")
     if span is None:
         return text
     return timedelta(**{{"d": "days", "h": "hours", "m": "minutes"}[span[2]]: int(span[1])})

@@ -14,7 +14,7 @@ LONGEST_EXCERPT = 2_000  # characters of a note in the results of a search; get_
 BRIEF = 500  # characters of a note in a list
 ROOM = 400_000  # characters of notes in one answer, about; beyond them notes are cut
 ENTRY = 300  # characters that a note costs beside its words
-_WHOLE = re.compile(r"\s*([+-]?[0-9]{1,18})(?:\.0+)?\s*")
+_WHOLE = re.compile(r"\A([+-]?[0-9]{1,18})(?:\.0++)?")
 
 
 def _unquote(value: object) -> object:
@@ -32,7 +32,7 @@ def _whole(value: object) -> object:
     """A whole number that came as text or with a point, as some clients send them: "32", 32.0."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    if isinstance(value, str) and (found := _WHOLE.fullmatch(value)):
+    if isinstance(value, str) and (found := _WHOLE.fullmatch(value.strip())):
         return int(found[1])
     return value
 

@@ -84,8 +84,13 @@ class ToolVerbs:
         page = list(islice(notes, given.limit + 1))
         shown = [schema.ListedItem.of(note) for note in page[: given.limit]]
         following = shown[-1].id if len(page) > given.limit else None
-        total = self.memory.store.count(where.scope, superseded=False, now=where.only.now)
-        return schema.ListResult(memories=shown, total=total, next=following)
+        return schema.ListResult(memories=shown, total=self._count(where), next=following)
+
+    def _count(self, where: Where) -> int:
+        """How many current notes there are; where the list is narrowed, they are gone through."""
+        if not where.only:
+            return self.memory.store.count(where.scope, superseded=False, now=where.only.now)
+        return sum(1 for _ in self.memory.store.all(where.scope, where.only))
 
     def _after(self, given: schema.ListArguments) -> str | None:
         """The note that a cursor names: the last one of the page before."""

@@ -37,7 +37,7 @@ PROVIDERS = {
     "vllm": Provider("http://localhost:8000/v1"),
     "llamacpp": Provider("http://localhost:8080/v1"),
 }
-_NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_-]+):(?![/\\])(.*)", re.DOTALL)  # two letters or more: C:\ is a disk
+_NAMED = re.compile(r"\A([A-Za-z][A-Za-z0-9_-]++):(?![/\\])(.*)", re.DOTALL)  # two letters or more: C:\ is a disk
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+_CODE = re.compile(r"(?<!`)`([^`]++)`")
 DESCRIPTION = (
     "Memory for language agents under a token budget. Keys go into `Authorization: Bearer`; a key that is bound to a"
     ' scope sees that scope and nothing else. Every error is `{"error": {"code", "message"}}`.'
@@ -92,7 +93,7 @@ def _fields(asked: dict[str, Any], parameters: list[dict[str, Any]]) -> Iterator
 
 def _prose(text: str) -> str:
     """The text as HTML; what stands between backticks, as the document writes code for other viewers, is code here."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+    return _CODE.sub(r"<code>\1</code>", escape(text))
 
 
 def _schema(found: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:

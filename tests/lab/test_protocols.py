@@ -266,7 +266,7 @@ def test_product_is_memory_for_any_turns_with_and_without_sessions(
 ) -> None:
     history = tuple(Note(f"n{i}", text, session=session) for i, (text, session) in enumerate(turns))
     question = replace(sample()[0], text=query, history=history)
-    with Memory(":memory:", router="evidence-fit") as memory:
+    with Memory(":memory:", router="evidence-fit", stamp=False) as memory:
         memory.add([message(note) for note in history])
         (case,) = cases([question], PRODUCT)
         check_product(case, memory, (8, 40))
