@@ -40,7 +40,8 @@ KIND = 0.4
 ASKS = 0.5
 NEWER = 0.1  # the newest note's gain over the oldest: what was said last is what holds now
 ROOM = 6  # tokens: a date must leave the best piece as many, and a sentence is not cut to fewer
-LEAST = 3  # words or tokens below which nothing more is added
+LEAST = 3  # tokens below which nothing more is added
+TELLING = 8  # words that a part of a sentence must have, unless it is all that fits
 FLOOR = 32  # tokens: no sentence whose smallest part costs more is the first, while there is another
 
 
@@ -220,16 +221,18 @@ def _priors(hits: Sequence[Hit]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """How pieces are shown: a note a line, by time, with date and speaker where they are not those of the line above.
+    """How pieces are shown: a note a line, by time, with its date and its speaker.
 
-    The speaker is shown where speakers differ or the query names one. Where some notes have no date, each line has its
-    own: a line without one must not seem to belong to the day above it.
+    The speaker is shown where speakers differ or the query names one. A date is left out only under a line of the same
+    day and session, and never where the line would then look like more of the line above: where some notes have no date,
+    or this one alone has no speaker.
     """
 
     days: Sequence[str]
     names: Sequence[str]
+    sessions: Sequence[str | None]
     turns: Sequence[int]  # position in time of each candidate
-    once: bool
+    once: bool  # a date may be left out
 
     def head(self, hit: int, *, dated: bool = True) -> str:
         """What stands before the words of a note: "2026-05-09 ann: "."""
@@ -250,10 +253,17 @@ class Page:
 
     def _head(self, piece: Piece, above: int | None) -> str:
         """The head of a line that begins with this piece, under a line of that note."""
-        known, hit = self.days[piece.hit], piece.hit
-        if above is not None and self.once and known == self.days[above]:
-            return self.head(hit, dated=False) if self.names[hit] != self.names[above] else ""
-        return self.head(hit, dated=not (piece.begun and begins_with_day(piece.text, known)))
+        told = above is not None and self._goes_on(piece.hit, above)
+        return self.head(
+            piece.hit, dated=not told and not (piece.begun and begins_with_day(piece.text, self.days[piece.hit]))
+        )
+
+    def _goes_on(self, hit: int, above: int) -> bool:
+        """Whether the date of the line above holds for a line of this note too, and is not needed to tell them apart."""
+        same = self.sessions[hit] is not None and self.sessions[hit] == self.sessions[above]
+        return (
+            self.once and same and self.days[hit] == self.days[above] and bool(self.names[hit] or not self.names[above])
+        )
 
 
 def _page(cluster: Cluster, pieces: Sequence[Piece], budget: int, count: Counter) -> Page:
@@ -263,11 +273,20 @@ def _page(cluster: Cluster, pieces: Sequence[Piece], budget: int, count: Counter
     names = [one_line(note.speaker or "") for note in notes]
     if len(set(names)) == 1 and not set(stems(names[0])) & set(stems(cluster.query)):
         names = [""] * len(notes)  # one voice throughout, which the query does not name
-    page = Page(days, [f"{name}:" if name else "" for name in names], turns(cluster.hits), all(days) or not any(days))
-    room = min(budget, FLOOR)  # from FLOOR on the budget must not decide
-    if pieces and count(page.head(pieces[0].hit)) + min(count(pieces[0].text), ROOM) > room:
+    page = Page(
+        days, [f"{name}:" if name else "" for name in names], [note.session for note in notes], turns(cluster.hits),
+        once=all(days) or not any(days),
+    )  # fmt: skip
+    if pieces and not _has_room(page.head(pieces[0].hit), pieces[0].text, budget, count):
         return replace(page, days=[""] * len(notes), names=[""] * len(notes))
     return page
+
+
+def _has_room(head: str, text: str, budget: int, count: Counter) -> bool:
+    """Whether the head leaves room for the text: below FLOOR for all of it; from there on, where the budget must not
+    decide, for a part of it."""
+    need = count(text)
+    return count(head) + (need if budget < FLOOR else min(need, ROOM)) <= min(budget, FLOOR)
 
 
 # - what fits -
@@ -456,7 +475,7 @@ def _part(piece: Piece, target: Target, purse: Purse) -> Piece | None:
     if size < 0:
         return None
     part = runs.take(size)
-    enough = len(words(part.text)) >= LEAST if purse.taken else bool(part.text)
+    enough = piece.matches and len(words(part.text)) >= TELLING if purse.taken else bool(part.text)
     return part if enough else None
 
 
