@@ -31,7 +31,7 @@ from itertools import chain
 from retcon import deadline
 from retcon.note import Cluster, Dropped, Hit, Packed, Source
 from retcon.pack import check, one_line, retain
-from retcon.timeline import begins_with_day, day, moment, turns
+from retcon.timeline import begins_like_a_head, day, moment, says_day_itself, turns
 from retcon.tokens import LOOSE, MARK, Counter, spans
 from retcon.words import query_terms, sentences, stem_words, stems, words
 
@@ -41,7 +41,7 @@ ASKS = 0.5
 NEWER = 0.1  # the newest note's gain over the oldest: what was said last is what holds now
 ROOM = 6  # tokens: a date must leave the best piece as many, and a sentence is not cut to fewer
 LEAST = 3  # tokens below which nothing more is added
-TELLING = 8  # words that a part of a sentence must have, unless it is all that fits
+TELLING = 5  # words that a part of a sentence must have, unless it is all that fits
 FLOOR = 32  # tokens: no sentence whose smallest part costs more is the first, while there is another
 
 
@@ -224,8 +224,8 @@ class Page:
     """How pieces are shown: a note a line, by time, with its date and its speaker.
 
     The speaker is shown where speakers differ or the query names one. A date is left out only under a line of the same
-    day and session, and never where the line would then look like more of the line above: where some notes have no date,
-    or this one alone has no speaker.
+    day and session, and never where the line could then be taken for more of the line above or for another's: where
+    some notes have no date, or where it has no speaker and the line above has one, or begins like a head itself.
     """
 
     days: Sequence[str]
@@ -246,24 +246,30 @@ class Page:
             if before is None or before.hit != piece.hit:
                 out += ["\n" if before else "", self._head(piece, None if before is None else before.hit)]
             else:
-                out.append(" ")
+                out.append(_join(before, piece))
             out.append(piece.shown)
             before = piece
         return "".join(out)
 
     def _head(self, piece: Piece, above: int | None) -> str:
         """The head of a line that begins with this piece, under a line of that note."""
-        told = above is not None and self._goes_on(piece.hit, above)
-        return self.head(
-            piece.hit, dated=not told and not (piece.begun and begins_with_day(piece.text, self.days[piece.hit]))
-        )
+        told = above is not None and self._goes_on(piece, above)
+        said = piece.begun and says_day_itself(piece.text, self.days[piece.hit], named=bool(self.names[piece.hit]))
+        return self.head(piece.hit, dated=not told and not said)
 
-    def _goes_on(self, hit: int, above: int) -> bool:
-        """Whether the date of the line above holds for a line of this note too, and is not needed to tell them apart."""
-        same = self.sessions[hit] is not None and self.sessions[hit] == self.sessions[above]
-        return (
-            self.once and same and self.days[hit] == self.days[above] and bool(self.names[hit] or not self.names[above])
-        )
+    def _goes_on(self, piece: Piece, above: int) -> bool:
+        """Whether the date of the line above holds for this line too, and is not needed to tell them apart."""
+        hit = piece.hit
+        if not self.once or self.sessions[hit] is None or self.sessions[hit] != self.sessions[above]:
+            return False
+        clear = bool(self.names[hit]) or not (self.names[above] or (piece.begun and begins_like_a_head(piece.text)))
+        return clear and self.days[hit] == self.days[above]
+
+
+def _join(before: Piece, piece: Piece) -> str:
+    """What stands between two pieces of a note: the mark of a cut where a sentence between them is left out."""
+    marked = not before.ended or not piece.begun or piece.place == before.place + 1
+    return " " if marked else f"{MARK} "
 
 
 def _page(cluster: Cluster, pieces: Sequence[Piece], budget: int, count: Counter) -> Page:
@@ -310,7 +316,7 @@ class Purse:
     def lead(self, hit: int) -> str:
         """What a piece of this note would bring in before its words."""
         head = self.page.head(hit)
-        return " " if hit in self.hits else f"\n{head}" if self.taken else head
+        return f"{MARK} " if hit in self.hits else f"\n{head}" if self.taken else head
 
     def cost(self, piece: Piece) -> int:
         """Tokens of the piece with what it would bring in."""
@@ -520,15 +526,15 @@ def _explain_drops(hits: Sequence[Hit], pieces: Sequence[Piece], purse: Purse) -
             continue
         own = [piece for piece in there.get(i, ()) if piece.text not in said]
         need = purse.cost(own[0]) if own else 0
-        short = f"needs {need} tokens, {purse.left} left" if need > purse.left else "comes after what filled the budget"
+        why = f"needs {need} tokens, {purse.left} left" if need > purse.left else "comes after one that did not fit"
         if i not in fresh:
             out.append(Dropped(hit.id, "duplicate", f"says the same as {hit.duplicate_of}"))
         elif i in there and not own:
             out.append(Dropped(hit.id, "duplicate", "all it says is there from another note"))
         elif not any(piece.matches for piece in own):
-            out.append(Dropped(hit.id, "no_match", f"shares no word with the query; {short}", need))
+            out.append(Dropped(hit.id, "no_match", "shares no word with the query", need))
         else:
-            out.append(Dropped(hit.id, "budget", f"its best sentence {short}", need))
+            out.append(Dropped(hit.id, "budget", f"its best sentence {why}", need))
     return tuple(out)
 
 

@@ -18,7 +18,7 @@ from typing import Literal
 from retcon import deadline
 from retcon.errors import InputError, quote
 from retcon.note import Cluster, Dropped, Hit, Note, Packed, Source
-from retcon.timeline import begins_with_day, day, turns
+from retcon.timeline import day, says_day_itself, turns
 from retcon.tokens import Counter, cut_marked, cut_sentences
 
 Order = Literal["rank", "cheapest"]
@@ -35,7 +35,7 @@ def render(note: Note) -> str:
 def label(note: Note) -> str:
     """What stands before a note's words: "2026-05-09 ann: ", less what the note does not have or begins with itself."""
     who, known = one_line(note.speaker or ""), day(note)
-    dated = "" if begins_with_day(note.text, known) else known
+    dated = "" if says_day_itself(note.text, known, named=bool(who)) else known
     return "".join(f"{part} " for part in (dated, f"{who}:" if who else "") if part)
 
 

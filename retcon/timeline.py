@@ -18,6 +18,7 @@ from retcon.words import spoken_date
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_HEADED = re.compile(r"\A(?:\d{4}-\d\d-\d\d[ ,]{1,2})?[^\s:][^:\n]{0,39}:(?=\s)")  # "ann: ", "2026-05-09 ann: "
 _OPENS = " \t\"'“‘«([*"  # what may stand before a date at the start of a text
 
 
@@ -96,6 +97,16 @@ def begins_with_day(text: str, known: str) -> bool:
     """Whether the text itself begins with that day: 2026-05-12, 12 May 2026, May 12, 2026."""
     head = text[:80].lstrip(_OPENS)[:40]
     return any(head.startswith(form) and not head[len(form) : len(form) + 1].isalnum() for form in _forms(known))
+
+
+def begins_like_a_head(text: str) -> bool:
+    """Whether the text could be taken for the line of another note: it begins with a name and a colon, or a date."""
+    return _HEADED.match(text.lstrip()) is not None
+
+
+def says_day_itself(text: str, known: str, *, named: bool) -> bool:
+    """Whether that day need not stand before the text, which begins with it and cannot be taken for another's line."""
+    return begins_with_day(text, known) and (named or not begins_like_a_head(text))
 
 
 @lru_cache(maxsize=4096)
