@@ -25,7 +25,7 @@ from retcon.words import query_terms, spoken_date, stems
 
 USER = "robin"
 BUDGETS = (32, 64, 128, 256)
-SHOWN = ("q65", "q06", "q35", "q04")  # one question of each type
+SHOWN = ("q65", "q66", "q35", "q20")  # one question of each type
 NARROW, SINCE = "q09", "2026-05-03T12:06"  # a question, and a time range in which everything fits
 UNKNOWN = "q76"  # a question that memory cannot answer
 CHANGED, OLD = "What does Marek charge for a session?", "s17-03"  # and the note that answers it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +33,13 @@ def told() -> str:
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
     return result.stdout
+
+
+def test_docs_show_how_the_demo_begins(told: str) -> None:
+    page = (Path(__file__).parents[1] / "docs/cli/about.md").read_text("utf-8")
+    shown = page.partition("$ retcon demo\n")[2].partition("\n...\n```")[0]
+    loaded = re.compile(r"loaded in [0-9.]+ s")
+    assert loaded.sub("", told).startswith(loaded.sub("", shown))
 
 
 def test_demo_shows_one_question_of_each_type_at_four_budgets(acts: dict[str, Any]) -> None:
