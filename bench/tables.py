@@ -66,7 +66,7 @@ def _survival() -> str:
 _COMMANDS = (
     'retcon add "I adopted a cat named Pixel." -u ann --id n1 --timestamp 2026-05-09',
     'retcon add "Pixel\'s first vet visit cost 84 euros. Any tips?" -u ann --id n2 --timestamp 2026-05-12',
-    'retcon recall "How much did the vet cost?" -u ann --budget 24',
+    'retcon recall "How much did the vet cost?" -u ann --budget 22',
 )
 
 

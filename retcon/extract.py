@@ -291,8 +291,9 @@ def _page(cluster: Cluster, pieces: Sequence[Piece], budget: int, count: Counter
 def _has_room(head: str, text: str, budget: int, count: Counter) -> bool:
     """Whether the head leaves room for the text: below FLOOR for all of it; from there on, where the budget must not
     decide, for a part of it."""
-    need = count(text)
-    return count(head) + (need if budget < FLOOR else min(need, ROOM)) <= min(budget, FLOOR)
+    if budget < FLOOR:
+        return count(head + text) <= budget
+    return count(head) + min(count(text), ROOM) <= FLOOR
 
 
 # - what fits -
