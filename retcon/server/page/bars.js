@@ -1,6 +1,6 @@
 // The decision in numbers: a bar for each action's predicted utility, and a signed bar for each feature.
 
-import { $, el, keyed, number, say, signed } from "./dom.js";
+import { $, el, keyed, many, number, say, signed } from "./dom.js";
 
 export const RETAIN = "retain";
 
@@ -19,13 +19,13 @@ const FEATURES = {
   intercept: ["starting point", () => ""],
   budget: ["budget, as a share of 512", (v) => number(v, 3)],
   notes: ["notes found", (v) => number(v, 0)],
-  pressure: ["tokens of all, in budgets", (v) => number(v, 2)],
+  pressure: ["budgets that all would fill", (v) => number(v, 2)],
   fit: ["share that fits whole", (v) => `${number(100 * v, 0)} %`],
-  sessions: ["sessions", (v) => number(v, 0)],
+  sessions: ["conversations", (v) => number(v, 0)],
   inconsistency: ["spread in meaning", (v) => number(v, 3)],
   similarity: ["likeness in meaning", (v) => number(v, 3)],
-  single_session: ["asks about one session", (v) => `${number(100 * v, 0)} %`],
-  multi_session: ["asks across sessions", (v) => `${number(100 * v, 0)} %`],
+  single_session: ["asks about one conversation", (v) => `${number(100 * v, 0)} %`],
+  multi_session: ["asks across conversations", (v) => `${number(100 * v, 0)} %`],
   temporal: ["asks about time", (v) => `${number(100 * v, 0)} %`],
   knowledge_update: ["asks what changed", (v) => `${number(100 * v, 0)} %`],
 };
@@ -34,6 +34,30 @@ const FEATURES = {
 function challenger(utilities) {
   const others = Object.keys(utilities).filter((name) => name !== RETAIN);
   return others.reduce((best, name) => (best === null || utilities[name] > utilities[best] ? name : best), null);
+}
+
+const rules = new Set(); // routers that are a rule: their numbers are no chances
+
+/** Whether the router is a rule, which its reasons say wherever it gives one. */
+export function isRule({ router, reason }) {
+  if (/by rule, not learned/.test(reason)) rules.add(router);
+  return rules.has(router);
+}
+
+/** The reason in the words of the page. */
+export function plainReason({ reason }) {
+  return reason
+    .replace(/\b([a-z]+): /g, (all, name) => (name in WAYS ? `${way(name)}: ` : all))
+    .replace(" (by rule, not learned)", "")
+    .replace("asked for by the caller", "you chose it")
+    .replace("the only action left", "the only way left")
+    .replace(/candidate notes/g, "notes that were found");
+}
+
+/** What a rule went by, in words. */
+export function toldRule({ features: { fit, notes }, budget, reason }) {
+  const here = /\d candidate notes fit/.test(reason) ? "" : ` Here ${Math.round(fit * notes)} of ${notes} fit in ${many(budget, "token")}.`;
+  return `The router is a rule: whole notes if all that were found fit, otherwise the sentences that matter.${here}`;
 }
 
 export function drawUtilities(decision) {
@@ -92,8 +116,8 @@ function told(decision, goal) {
   const lead = `Difference, ${way(best)} less whole notes: ${signed(advantage, 3)}. `;
   if (byFit(decision)) return `${lead}What fits has the last word here, whatever is expected.`;
   if (threshold === null) return `${lead}At this budget no difference is enough to give up whole notes.`;
-  const margin = threshold === 0 ? "" : `, which is whole notes and a threshold of ${number(threshold, 3)}`;
-  return `${lead}It takes ${number(goal, 3)}, the dashed line, to replace them${margin}.`;
+  const level = threshold === 0 ? "" : `: whole notes’ ${number(utilities[RETAIN], 3)} and a threshold of ${number(threshold, 3)}`;
+  return `${lead}To replace them, it must reach the dashed line at ${number(goal, 3)}${level}.`;
 }
 
 function drawLadder({ order = [], action }) {
