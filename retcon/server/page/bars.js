@@ -5,7 +5,7 @@ import { $, el, keyed, many, number, say, signed } from "./dom.js";
 export const RETAIN = "retain";
 
 /** What each action gives, in words; the name of an action that somebody added stands for itself. */
-export const WAYS = {
+const WAYS = {
   retain: "whole notes",
   extract: "sentences that matter",
   merge: "merged by the model",
@@ -15,19 +15,21 @@ export const WAYS = {
 };
 export const way = (name) => WAYS[name] ?? name;
 
+const digits = (count) => (v) => number(v, count);
+const percent = (v) => `${number(100 * v, 0)} %`;
 const FEATURES = {
   intercept: ["starting point", () => ""],
-  budget: ["budget, as a share of 512", (v) => number(v, 3)],
-  notes: ["notes found", (v) => number(v, 0)],
-  pressure: ["budgets that all would fill", (v) => number(v, 2)],
-  fit: ["share that fits whole", (v) => `${number(100 * v, 0)} %`],
-  sessions: ["conversations", (v) => number(v, 0)],
-  inconsistency: ["spread in meaning", (v) => number(v, 3)],
-  similarity: ["likeness in meaning", (v) => number(v, 3)],
-  single_session: ["asks about one conversation", (v) => `${number(100 * v, 0)} %`],
-  multi_session: ["asks across conversations", (v) => `${number(100 * v, 0)} %`],
-  temporal: ["asks about time", (v) => `${number(100 * v, 0)} %`],
-  knowledge_update: ["asks what changed", (v) => `${number(100 * v, 0)} %`],
+  budget: ["budget, as a share of 512", digits(3)],
+  notes: ["notes found", digits(0)],
+  pressure: ["budgets that all would fill", digits(2)],
+  fit: ["share that fits whole", percent],
+  sessions: ["conversations", digits(0)],
+  inconsistency: ["spread in meaning", digits(3)],
+  similarity: ["likeness in meaning", digits(3)],
+  single_session: ["asks about one conversation", percent],
+  multi_session: ["asks across conversations", percent],
+  temporal: ["asks about time", percent],
+  knowledge_update: ["asks what changed", percent],
 };
 
 /** The best action by score other than retain; the first of equals. */
@@ -136,7 +138,6 @@ export function drawContributions(decision, contributions) {
   const rival = decision.action === RETAIN ? challenger(decision.utilities) : decision.action;
   const ours = contributions?.[rival];
   $("moved").hidden = !ours;
-  $("unweighed").hidden = !ours;
   $("moved-none").hidden = Boolean(ours);
   if (!ours) {
     const unknown = `The router says nothing of ${way(rival)}: it was not learned with that.`;
@@ -150,8 +151,7 @@ export function drawContributions(decision, contributions) {
   for (const { name } of all) if (moved(name) !== 0) known.add(name);
   weighed.set(decision.router, known);
   say($("moved-head"), RETAIN in contributions ? `${way(RETAIN)} ◂ ▸ ${way(rival)}` : `for ${way(rival)}`);
-  drawWeighed(all.filter(({ name }) => known.has(name)));
-  return drawUnweighed(all.filter(({ name }) => !known.has(name)));
+  return drawWeighed(all.filter(({ name }) => known.has(name)));
 }
 
 function drawWeighed(rows) {
@@ -164,15 +164,6 @@ function drawWeighed(rows) {
     bar.classList.toggle("against", moved < 0);
     say(row.cells[3], signed(moved, 3));
   });
-}
-
-function drawUnweighed(rows) {
-  $("unweighed").hidden = rows.length === 0;
-  const listed = rows.flatMap(({ name, value }, i) => {
-    const after = i < rows.length - 1 ? " ·" : "";
-    return [" ", el("span", { title: name }, `${named(name)} ${shown(name, value)}${after}`)];
-  });
-  $("unweighed").replaceChildren("Measured, but this router gives it no weight:", ...listed);
 }
 
 const named = (name) => FEATURES[name]?.[0] ?? name;
