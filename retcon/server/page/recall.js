@@ -69,7 +69,8 @@ export function recallView(world) {
   });
   const submit = () => {
     clearTimeout(timer);
-    moved({ query: $("query").value }, { released: true, urgent: true });
+    if ($("budget").getAttribute("aria-invalid") === "true") return $("budget").focus();
+    return moved({ query: $("query").value }, { released: true, urgent: true });
   };
   $("ask").addEventListener("submit", (event) => {
     event.preventDefault();
