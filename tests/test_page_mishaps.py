@@ -150,7 +150,7 @@ def test_notes_say_that_they_are_loading_and_that_they_could_not_be(site: Site) 
     held = Held(opened, r"/memories\?")
     opened.get_by_role("tab", name="Notes").click()
     opened.locator("#notes-none", has_text="Loading").wait_for()
-    until(lambda: held.routes or opened.wait_for_timeout(10))
+    until(lambda: bool(opened.evaluate("true")) and held.routes)
     held.open = True
     held.routes[0].abort()
     opened.locator("#notes-said #error", has_text="does not answer").wait_for()

@@ -224,7 +224,8 @@ def test_slide_from_256_to_32_turns_the_decision(site: Site) -> None:
     assert (after["line"] < before["line"]) == (after["goal"] < before["goal"])
     assert after["line"] != before["line"]
     assert after["reason"].startswith("Sentences that matter: ")
-    assert after["reason"].endswith(f"{decided.reason.removeprefix('extract: ')}.")
+    plain = decided.reason.removeprefix("extract: ").replace("for retain", "for whole notes")
+    assert after["reason"].endswith(f"{plain}.")
     assert f"+{decided.advantage:.3f}" in after["advantage"]
     assert 0 < after["tokens"] <= 32
     assert after["moved"] != before["moved"]

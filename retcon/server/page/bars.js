@@ -50,6 +50,7 @@ export function isRule({ router, reason }) {
 export function plainReason({ reason }) {
   return reason
     .replace(/\b([a-z]+): /g, (all, name) => (name in WAYS ? `${way(name)}: ` : all))
+    .replace(/ for retain\b/g, " for whole notes")
     .replace(" (by rule, not learned)", "")
     .replace("asked for by the caller", "you chose it")
     .replace("the only action left", "the only way left")
