@@ -94,7 +94,7 @@ def test_axe_finds_nothing_wrong_with_what_is_empty_written_or_refused(
     opened.get_by_role("heading", name="No notes yet").wait_for()
     look("empty")
     opened.get_by_role("tab", name="Notes").click()
-    opened.locator("#notes-none p").wait_for()
+    opened.locator("#notes-none h2").wait_for()
     look("notes-empty")
     opened.get_by_role("tab", name="Report").click()
     opened.get_by_role("heading", name="No report yet").wait_for()
@@ -147,7 +147,7 @@ def test_what_a_finger_presses_is_large_enough(site: Site) -> None:
     small = """() => [...document.querySelectorAll('button, select, summary, input')]
       .filter((node) => node.checkVisibility())
       .map((node) => [node.id || node.textContent, node.getBoundingClientRect()])
-      .filter(([, box]) => box.height < 24 || box.width < 24).map(([name]) => name)"""
+      .filter(([, box]) => box.height < 40 || box.width < 40).map(([name]) => name)"""
     assert opened.evaluate(small) == []
     opened.get_by_role("tab", name="Notes").click()
     opened.locator("#list .note").first.wait_for()

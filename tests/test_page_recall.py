@@ -24,6 +24,11 @@ from retcon.server import page
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+WEIGHING = {
+    "format": 1, "name": "weighing", "kind": "learned", "actions": ["retain", "extract"], "features": ["fit"],
+    "weights": {"retain": [0.6], "extract": [0.1]}, "intercepts": {"retain": 0.2, "extract": 0.5},
+    "thresholds": {"32": 0.05},
+}  # fmt: skip
 LONG = (
     "The movers come on Friday at nine. They take the piano first and the plants last. "
     "The deposit for the new flat was 910 euros. Nobody told the landlord about the piano yet."
@@ -89,12 +94,18 @@ def test_nothing_about_the_question_is_said_in_plain_words(site: Site) -> None:
 
     def unfound(route: Any) -> None:
         answer = route.fetch()
-        route.fulfill(response=answer, json=answer.json() | {"found": False})
+        words = "Nothing in memory is about this"
+        said = {"found": False, "warnings": [words.lower()], "why": f"{words}: this is only the nearest there is."}
+        route.fulfill(response=answer, json=answer.json() | said)
 
     opened.route(re.compile("/recall$"), unfound)
     ask(opened, "What is the capital of France?")
     assert opened.locator("#found").is_visible()
-    assert opened.inner_text("#found") == "Nothing in memory is about this."
+    assert opened.inner_text("#found") == "Nothing in memory is about this. The newest notes instead:"
+    assert opened.inner_text("main").count("Nothing in memory") == 1
+    colours = "nodes => nodes.map((node) => getComputedStyle(node).color)"
+    line, body = (opened.locator(name).first.evaluate_all(colours)[0] for name in ("#packed .line", "body"))
+    assert line != body, "they are dimmed"
     opened.unroute(re.compile("/recall$"))
     ask(opened, QUESTION.question)
     assert not opened.locator("#found").is_visible()
@@ -177,7 +188,7 @@ def test_address_that_means_nothing_opens_the_page(site: Site, at: str) -> None:
 
 @needs_chromium
 def test_slide_from_256_to_32_turns_the_decision(site: Site) -> None:
-    opened = site.start().evidence().open()
+    opened = site.start(router=Router.load(WEIGHING)).evidence().open()
     ask(opened, QUESTION.question)
     unfold(opened, "decision")
 
@@ -212,7 +223,9 @@ def test_slide_from_256_to_32_turns_the_decision(site: Site) -> None:
     assert after["retain"] == pytest.approx(100 * decided.utilities["retain"], abs=1e-3)
     assert (after["line"] < before["line"]) == (after["goal"] < before["goal"])
     assert after["line"] != before["line"]
-    assert after["reason"].lower() == f"{decided.reason.lower()}."
+    assert after["reason"].startswith("Sentences that matter: ")
+    plain = decided.reason.removeprefix("extract: ").replace("for retain", "for whole notes")
+    assert after["reason"].endswith(f"{plain}.")
     assert f"+{decided.advantage:.3f}" in after["advantage"]
     assert 0 < after["tokens"] <= 32
     assert after["moved"] != before["moved"]
@@ -240,7 +253,7 @@ def test_what_fits_has_the_last_word_and_the_page_says_so(site: Site, tmp_path: 
     opened.keyboard.press("Enter")
     settled(opened)
     assert action_of(opened) == "extract"
-    assert "to replace them" in told(opened, "advantage")
+    assert "To replace them, it must reach the dashed line at 0.300" in told(opened, "advantage")
     site.quiet()
 
 
@@ -402,7 +415,7 @@ def test_generated_text_waits_for_release_and_its_doubtful_claims_are_marked(sit
     assert "the next way to look" in opened.inner_text("#why")
     assert opened.locator(".looks [aria-current=step]").text_content() == ways[1]
     opened.select_option("#force", "retain")
-    opened.locator("#flags", has_text="asked for").wait_for()
+    opened.locator("#flags", has_text="you chose it").wait_for()
     assert action_of(opened) == "retain"
     opened.screenshot(path=shots(tmp_path) / "ladder.png", full_page=True)
     site.quiet()

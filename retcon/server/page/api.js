@@ -30,15 +30,18 @@ const PLAIN = {
 };
 
 function plainly(status, code, message) {
+  const most = code === "too_much" && /^budget is .* takes ([\d,]+)/.exec(message);
+  if (most) return `The budget can be ${most[1]} tokens at most on this server.`;
   if (status === 403 && code !== "scope") return "The server does not answer at this address or to this page.";
   return PLAIN[status] ?? `${message.charAt(0).toUpperCase()}${message.slice(1)}${/[.?!]$/.test(message) ? "" : "."}`;
 }
 
 const oneLine = (text) => String(text).replace(/\s+/g, " ").trim().slice(0, 300);
 
-async function call(method, path, { body, signal, keepalive } = {}) {
+async function call(method, path, { body, signal, keepalive, once } = {}) {
   const headers = { Accept: "application/json" };
   if (key) headers.Authorization = `Bearer ${key}`;
+  if (once) headers["Idempotency-Key"] = once;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let reply;
   try {
@@ -57,6 +60,20 @@ async function call(method, path, { body, signal, keepalive } = {}) {
   throw new ServerError(reply.status, said?.code ?? "reply", said?.message ?? "The server answered with something else than its answer");
 }
 
+const unsure = new Map(); // a write whose answer was lost -> its Idempotency-Key: sent again, it is still done once
+
+async function write(path, body) {
+  const name = `${path} ${JSON.stringify(body)}`;
+  const once = unsure.get(name) ?? Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(36)).join("-");
+  unsure.delete(name);
+  try {
+    return await call("POST", path, { body, once });
+  } catch (error) {
+    if (error.status === 0 || error.status >= 500) unsure.set(name, once);
+    throw error;
+  }
+}
+
 /** The object without its empty entries. */
 export const filled = (plain) =>
   Object.fromEntries(Object.entries(plain).filter(([, value]) => value !== "" && value !== null && value !== undefined));
@@ -66,11 +83,11 @@ const address = (path, plain) => `${path}?${new URLSearchParams(filled(plain))}`
 export const decide = (body, signal) => call("POST", "decide", { body, signal });
 export const recall = (body, signal) => call("POST", "recall", { body: { ...body, candidates: true }, signal });
 export const search = (body, signal) => call("POST", "search", { body, signal });
-export const add = (body) => call("POST", "memories", { body });
+export const add = (body) => write("memories", body);
 export const list = (query, signal) => call("GET", address("memories", query), { signal });
 const note = (id, rest = "") => `memories/${encodeURIComponent(id)}${rest}`;
 export const get = (id) => call("GET", note(id));
-export const correct = (id, text) => call("POST", note(id, "/supersede"), { body: { text } });
+export const correct = (id, text) => write(note(id, "/supersede"), { text });
 export const history = (id) => call("GET", note(id, "/history"));
 export const remove = (id, { leaving = false } = {}) => call("DELETE", note(id), { keepalive: leaving });
 export const sample = () => call("GET", "page/sample.json");

@@ -6,23 +6,40 @@ import { $, el, say } from "./dom.js";
 import { notesView } from "./notes.js";
 import { recallView } from "./recall.js";
 import { showReports } from "./report.js";
-import { toast } from "./toast.js";
+import { hide, toast } from "./toast.js";
 
 const SCOPE = { user_id: "user", agent_id: "agent", run_id: "run" };
 let view = "recall";
 
 // -- the line that says what went wrong, and the gate where a key is needed
 
-function failed(error) {
+const wrong = $("error"); // it stands where it belongs, and may leave the page with a row
+const [wrongSaid, wrongRetry] = wrong.children;
+let owner = null; // what the error is about: a view, or "form"
+
+/** Say what went wrong at the end of `at`, or on top; `retry` is offered where the same may work a moment later. */
+function failed(error, { at = null, retry = null, of = view } = {}) {
   if (error.status === 401) return closeGate(api.currentKey() ? `${error.message}. Is it all there?` : "");
-  $("error").hidden = false;
-  return say($("error"), error.message);
+  owner = of;
+  say(wrongSaid, "");
+  const place = $("whose").open ? $("scope") : at;
+  if (place?.checkVisibility()) place.append(wrong);
+  else $("main").prepend(wrong);
+  wrongRetry.hidden = !retry || !(error.status === 0 || error.status >= 429);
+  wrongRetry.onclick = () => {
+    worked(of);
+    retry();
+  };
+  wrong.hidden = false;
+  say(wrongSaid, error.message);
+  return wrong.scrollIntoView({ block: "nearest" });
 }
 
-function worked(words) {
-  $("error").hidden = true;
-  say($("error"), "");
-  if (words) say($("said"), words);
+/** What is said to be wrong with this, or with anything, is so no more. */
+function worked(of = owner) {
+  if (of !== owner) return;
+  wrong.hidden = true;
+  say(wrongSaid, "");
 }
 
 /** Ask for a key; `why` says what was wrong with the one before. */
@@ -60,6 +77,7 @@ async function openGate(event) {
 
 function showKey() {
   $("key-kept").hidden = !api.currentKey();
+  showScope();
 }
 
 function forget() {
@@ -74,15 +92,26 @@ function forget() {
 
 const scope = () => api.filled(Object.fromEntries(Object.entries(SCOPE).map(([name, id]) => [name, $(id).value.trim()])));
 
+const names = () => Object.entries(scope()).map(([name, value]) => (name === "user_id" ? value : `${name.slice(0, -3)} ${value}`)).join(", ");
+
+/** A key may see some notes only, and the server does not say whose. */
 function showScope() {
-  const named = Object.entries(scope()).map(([name, value]) => (name === "user_id" ? value : `${name.slice(0, -3)} ${value}`));
-  say($("whose-now"), named.join(", ") || "everybody");
-  say($("add-whose"), named.length ? `It will be ${named.join(", ")}’s.` : "It will belong to nobody in particular.");
+  const [keyed, named] = [Boolean(api.currentKey()), names()];
+  say($("whose-now"), named || (keyed ? "all your key may see" : "everybody"));
+  const own = keyed ? "It will be of those whose notes your key is for." : "It will belong to nobody in particular.";
+  say($("add-whose"), named ? `It will be ${named}’s.` : own);
+  const of = keyed ? "Whose notes to use, of those that your key may see." : "Whose notes to use.";
+  say($("whose-hint"), `${of} An empty field leaves nobody out.`);
 }
 
 function setScope(values) {
   for (const [name, id] of Object.entries(SCOPE)) $(id).value = values[name] ?? "";
   showScope();
+}
+
+function closeWhose() {
+  $("whose").open = false;
+  $("whose").querySelector("summary").focus();
 }
 
 function rescoped() {
@@ -106,7 +135,11 @@ function follow() {
 // -- views
 
 function show(name) {
-  if (view === "notes" && name !== "notes") notes.leave();
+  if (view !== name) {
+    notes.leave();
+    hide();
+    worked();
+  }
   view = name;
   for (const each of address.VIEWS) {
     const tab = $(`tab-${each}`);
@@ -117,7 +150,7 @@ function show(name) {
   document.title = `retcon: ${name}`;
   if (name === "recall") recall.shown();
   if (name === "notes") notes.load();
-  if (name === "report") showReports(recall.asked().budget, failed, worked);
+  if (name === "report") showReports(recall.asked().budget, failed, () => worked("report"));
 }
 
 function openTab(name, { focus = false } = {}) {
@@ -164,18 +197,19 @@ async function idle() {
   const box = $("empty");
   try {
     const { total, results } = await api.list({ limit: 1, ...scope() });
-    worked();
-    box.replaceChildren(...((total ?? results.length) ? invitation() : welcome()));
+    const questions = await sampleQuestions(results[0]);
+    worked("recall");
+    box.replaceChildren(...((total ?? results.length) ? invitation(questions) : welcome()));
     box.hidden = !$("result").hidden;
   } catch (error) {
     box.replaceChildren();
-    failed(error);
+    failed(error, { at: $("ask"), retry: idle, of: "recall" });
   }
 }
 
-function invitation() {
+function invitation(questions) {
   const told = "You get the text that an agent would be given: the best your notes have, never longer than the budget.";
-  const tries = sampleQuestions().map((question) => button(question, () => recall.ask(question), "quiet"));
+  const tries = questions.map((question) => button(question, () => recall.ask(question), "quiet"));
   const offered = tries.length ? [el("p", {}, "For example:"), el("p", { class: "try" }, ...tries)] : [];
   return [el("h2", {}, "Ask a question"), el("p", {}, told), ...offered];
 }
@@ -185,11 +219,19 @@ function welcome() {
     openTab("notes");
     $("note-text").focus();
   };
-  const told = "Memory is made of notes: things said or learned, one at a time. Add one, or look around with the sample, two months of an invented person’s talks.";
+  const everybody = () => {
+    setScope({});
+    rescoped();
+  };
+  const named = names();
+  const told = "Memory is made of notes: things said or learned, one at a time. Add one, or look around with the sample, two months of an invented person’s conversations.";
+  const whose = named && el("p", {}, `You look at the notes of ${named} only: there are none. `, button("Look at all notes", everybody, "link"));
+  const write = view === "notes" ? null : button("Add a note", add, "main"); // the form stands there
   return [
-    el("h2", {}, Object.keys(scope()).length ? "No notes here" : "No notes yet"),
+    el("h2", {}, named ? "No notes here" : "No notes yet"),
+    ...(whose ? [whose] : []),
     el("p", {}, told),
-    el("p", { class: "bar" }, button("Add a note", add, "main"), button("Load the sample", loadSample)),
+    el("p", { class: "bar" }, write, button("Load the sample", loadSample)),
   ];
 }
 
@@ -197,44 +239,47 @@ const button = (text, onclick, look) => el("button", { type: "button", class: lo
 
 // -- the sample conversation
 
-const kept = (() => {
-  try { return JSON.parse(sessionStorage.getItem("retcon-sample")) ?? {}; } catch { return {}; }
-})();
+let given = null; // the sample, once it was asked for
 
-const sampleQuestions = () => (kept.questions && (scope().user_id ?? null) === kept.user_id ? kept.questions : []);
+/** Questions to try, if the first note that is seen is the sample's first. */
+async function sampleQuestions(first) {
+  if (first?.session !== "s01") return [];
+  given ??= await api.sample();
+  return first.memory === given.notes[0].text ? given.questions : [];
+}
 
 async function loadSample(event) {
   const pressed = event.target;
   pressed.disabled = true;
   say(pressed, "Loading …");
   try {
-    const { user_id, notes: rows, questions } = await api.sample();
-    const whose = await storeSample(rows, { user_id, ...scope() }, user_id);
-    Object.assign(kept, { questions, user_id: whose.user_id ?? null });
-    sessionStorage.setItem("retcon-sample", JSON.stringify(kept));
+    given ??= await api.sample();
+    const { user_id, notes: rows } = given;
+    const [whose, corrected] = await storeSample(rows, { user_id, ...scope() }, user_id);
     setScope(whose);
     rescoped();
-    toast(`The sample is loaded: ${rows.length} notes.`);
-    $("query").focus();
+    const older = corrected ? `, and ${corrected} older versions that were corrected` : "";
+    toast(`The sample is loaded: ${rows.length - corrected} notes${older}.`);
+    (view === "notes" ? $("notes-title") : $("query")).focus();
   } catch (error) {
     pressed.disabled = false;
     say(pressed, "Load the sample");
-    failed(error);
+    failed(error, { at: pressed.closest(".empty"), of: "form" });
   }
 }
 
-/** Whose the notes became. A key that is bound to a scope may name neither another user nor ids: then without. */
+/** Whose the notes became, and how many of them are corrected by others. A key that is bound to a scope may name neither another user nor ids: then without. */
 async function storeSample(rows, whose, first) {
   const id = (name) => (whose.user_id === first ? name : `${whose.user_id}-${name}`); // ids are unique in a store
   const link = ({ supersedes }) => (supersedes ? { supersedes: id(supersedes) } : {});
   const named = rows.map((row) => ({ ...row, id: id(row.id), ...link(row) }));
   try {
     await api.add({ messages: named, ...whose });
-    return whose;
+    return [whose, rows.filter(({ supersedes }) => supersedes).length];
   } catch (error) {
     if (error.status !== 403) throw error;
     await api.add({ messages: rows.map(({ id: _, supersedes: __, ...row }) => row), ...scope() });
-    return scope();
+    return [scope(), 0];
   }
 }
 
@@ -246,15 +291,22 @@ const world = {
   idle,
   keep,
   welcome,
-  worked: (words) => {
-    worked(words);
-    $("empty").hidden = !$("result").hidden;
-  },
+  worked,
   changed: () => recall.again(),
 };
 
-const recall = recallView(world);
-const notes = notesView(world);
+const recall = recallView({
+  ...world,
+  failed: (error, how) => {
+    $("empty").hidden = true;
+    failed(error, { of: "recall", ...how });
+  },
+  worked: () => {
+    worked("recall");
+    $("empty").hidden = !$("result").hidden;
+  },
+});
+const notes = notesView({ ...world, failed: (error, how) => failed(error, { of: "notes", ...how }), worked: (of = "notes") => worked(of) });
 
 for (const name of address.VIEWS) $(`tab-${name}`).addEventListener("click", () => openTab(name));
 document.querySelector("[role=tablist]").addEventListener("keydown", tabKeys);
@@ -267,12 +319,20 @@ $("key-show").addEventListener("click", () => {
   $("key-show").setAttribute("aria-pressed", String(!shown));
 });
 $("forget").addEventListener("click", forget);
-$("scope").addEventListener("submit", (event) => event.preventDefault());
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address holds the question
+  $("main").focus();
+});
+$("scope").addEventListener("submit", (event) => {
+  event.preventDefault();
+  closeWhose();
+});
+$("whose").addEventListener("toggle", () => {
+  if (!$("whose").open && $("scope").contains(wrong)) $("main").prepend(wrong);
+});
 $("scope").addEventListener("change", rescoped);
 $("whose").addEventListener("keydown", (event) => {
-  if (event.key !== "Escape") return;
-  $("whose").open = false;
-  $("whose").querySelector("summary").focus();
+  if (event.key === "Escape") closeWhose();
 });
 addEventListener("click", (event) => {
   if (!event.target.closest("#whose")) $("whose").open = false;

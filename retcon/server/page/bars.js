@@ -1,11 +1,11 @@
 // The decision in numbers: a bar for each action's predicted utility, and a signed bar for each feature.
 
-import { $, el, keyed, number, say, signed } from "./dom.js";
+import { $, el, keyed, many, number, say, signed } from "./dom.js";
 
 export const RETAIN = "retain";
 
 /** What each action gives, in words; the name of an action that somebody added stands for itself. */
-export const WAYS = {
+const WAYS = {
   retain: "whole notes",
   extract: "sentences that matter",
   merge: "merged by the model",
@@ -15,25 +15,52 @@ export const WAYS = {
 };
 export const way = (name) => WAYS[name] ?? name;
 
+const digits = (count) => (v) => number(v, count);
+const percent = (v) => `${number(100 * v, 0)} %`;
 const FEATURES = {
   intercept: ["starting point", () => ""],
-  budget: ["budget, as a share of 512", (v) => number(v, 3)],
-  notes: ["notes found", (v) => number(v, 0)],
-  pressure: ["tokens of all, in budgets", (v) => number(v, 2)],
-  fit: ["share that fits whole", (v) => `${number(100 * v, 0)} %`],
-  sessions: ["sessions", (v) => number(v, 0)],
-  inconsistency: ["spread in meaning", (v) => number(v, 3)],
-  similarity: ["likeness in meaning", (v) => number(v, 3)],
-  single_session: ["asks about one session", (v) => `${number(100 * v, 0)} %`],
-  multi_session: ["asks across sessions", (v) => `${number(100 * v, 0)} %`],
-  temporal: ["asks about time", (v) => `${number(100 * v, 0)} %`],
-  knowledge_update: ["asks what changed", (v) => `${number(100 * v, 0)} %`],
+  budget: ["budget, as a share of 512", digits(3)],
+  notes: ["notes found", digits(0)],
+  pressure: ["budgets that all would fill", digits(2)],
+  fit: ["share that fits whole", percent],
+  sessions: ["conversations", digits(0)],
+  inconsistency: ["spread in meaning", digits(3)],
+  similarity: ["likeness in meaning", digits(3)],
+  single_session: ["asks about one conversation", percent],
+  multi_session: ["asks across conversations", percent],
+  temporal: ["asks about time", percent],
+  knowledge_update: ["asks what changed", percent],
 };
 
 /** The best action by score other than retain; the first of equals. */
 function challenger(utilities) {
   const others = Object.keys(utilities).filter((name) => name !== RETAIN);
   return others.reduce((best, name) => (best === null || utilities[name] > utilities[best] ? name : best), null);
+}
+
+const rules = new Set(); // routers that are a rule: their numbers are no chances
+
+/** Whether the router is a rule, which its reasons say wherever it gives one. */
+export function isRule({ router, reason }) {
+  if (/by rule, not learned/.test(reason)) rules.add(router);
+  return rules.has(router);
+}
+
+/** The reason in the words of the page. */
+export function plainReason({ reason }) {
+  return reason
+    .replace(/\b([a-z]+): /g, (all, name) => (name in WAYS ? `${way(name)}: ` : all))
+    .replace(/ for retain\b/g, " for whole notes")
+    .replace(" (by rule, not learned)", "")
+    .replace("asked for by the caller", "you chose it")
+    .replace("the only action left", "the only way left")
+    .replace(/candidate notes/g, "notes that were found");
+}
+
+/** What a rule went by, in words. */
+export function toldRule({ features: { fit, notes }, budget, reason }) {
+  const here = /\d candidate notes fit/.test(reason) ? "" : ` Here ${Math.round(fit * notes)} of ${notes} fit in ${many(budget, "token")}.`;
+  return `The router is a rule: whole notes if all that were found fit, otherwise the sentences that matter.${here}`;
 }
 
 export function drawUtilities(decision) {
@@ -92,8 +119,8 @@ function told(decision, goal) {
   const lead = `Difference, ${way(best)} less whole notes: ${signed(advantage, 3)}. `;
   if (byFit(decision)) return `${lead}What fits has the last word here, whatever is expected.`;
   if (threshold === null) return `${lead}At this budget no difference is enough to give up whole notes.`;
-  const margin = threshold === 0 ? "" : `, which is whole notes and a threshold of ${number(threshold, 3)}`;
-  return `${lead}It takes ${number(goal, 3)}, the dashed line, to replace them${margin}.`;
+  const level = threshold === 0 ? "" : `: whole notes’ ${number(utilities[RETAIN], 3)} and a threshold of ${number(threshold, 3)}`;
+  return `${lead}To replace them, it must reach the dashed line at ${number(goal, 3)}${level}.`;
 }
 
 function drawLadder({ order = [], action }) {
@@ -112,7 +139,6 @@ export function drawContributions(decision, contributions) {
   const rival = decision.action === RETAIN ? challenger(decision.utilities) : decision.action;
   const ours = contributions?.[rival];
   $("moved").hidden = !ours;
-  $("unweighed").hidden = !ours;
   $("moved-none").hidden = Boolean(ours);
   if (!ours) {
     const unknown = `The router says nothing of ${way(rival)}: it was not learned with that.`;
@@ -126,8 +152,7 @@ export function drawContributions(decision, contributions) {
   for (const { name } of all) if (moved(name) !== 0) known.add(name);
   weighed.set(decision.router, known);
   say($("moved-head"), RETAIN in contributions ? `${way(RETAIN)} ◂ ▸ ${way(rival)}` : `for ${way(rival)}`);
-  drawWeighed(all.filter(({ name }) => known.has(name)));
-  return drawUnweighed(all.filter(({ name }) => !known.has(name)));
+  return drawWeighed(all.filter(({ name }) => known.has(name)));
 }
 
 function drawWeighed(rows) {
@@ -140,15 +165,6 @@ function drawWeighed(rows) {
     bar.classList.toggle("against", moved < 0);
     say(row.cells[3], signed(moved, 3));
   });
-}
-
-function drawUnweighed(rows) {
-  $("unweighed").hidden = rows.length === 0;
-  const listed = rows.flatMap(({ name, value }, i) => {
-    const after = i < rows.length - 1 ? " ·" : "";
-    return [" ", el("span", { title: name }, `${named(name)} ${shown(name, value)}${after}`)];
-  });
-  $("unweighed").replaceChildren("Measured, but this router gives it no weight:", ...listed);
 }
 
 const named = (name) => FEATURES[name]?.[0] ?? name;

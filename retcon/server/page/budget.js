@@ -1,6 +1,6 @@
 // The budget: a slider whose steps are even in log tokens, and a number beside it. Either moves the other.
 
-import { $, el } from "./dom.js";
+import { $, el, say } from "./dom.js";
 
 const LOW = 4; // 2^4 = 16 tokens
 const HIGH = 12; // 2^12 = 4,096
@@ -25,7 +25,12 @@ export function budgetInputs(start, moved) {
     tick.style.left = `${(100 * steps.indexOf(2 ** power)) / (steps.length - 1)}%`;
     $("ticks").append(tick);
   }
+  const wrong = (words) => {
+    say($("budget-said"), words);
+    box.setAttribute("aria-invalid", String(Boolean(words)));
+  };
   const show = (budget) => {
+    wrong("");
     slider.value = String(nearest(budget));
     slider.setAttribute("aria-valuetext", `${budget} tokens`);
     slider.style.setProperty("--at", `${(100 * slider.value) / (steps.length - 1)}%`);
@@ -38,17 +43,15 @@ export function budgetInputs(start, moved) {
   });
   slider.addEventListener("change", () => moved(steps[Number(slider.value)], true));
   const typed = (released) => {
-    const budget = box.valueAsNumber;
-    if (!Number.isSafeInteger(budget) || budget < 0) return released && show(start);
-    start = budget;
+    const text = box.value.trim().replace(/(?<=\d),(?=\d{3})/g, "");
+    const budget = Number(text);
+    if (!text && !released) return undefined;
+    if (!/^\d+$/.test(text) || !Number.isSafeInteger(budget)) return wrong("The budget is a whole number of tokens, 0 or more.");
     show(budget);
     return moved(budget, released);
   };
   box.addEventListener("input", () => typed(false));
   box.addEventListener("change", () => typed(true));
   show(start);
-  return (budget) => {
-    start = budget;
-    show(budget);
-  };
+  return show;
 }

@@ -1,5 +1,5 @@
 // Deletes that can be taken back: each is held for some seconds before it is sent. Leaving the page, or the view, sends
-// what is held, so a note that a person deleted is never still there later.
+// what is held (another app or tab in front of it does not), so a note that a person deleted is never still there later.
 
 import * as api from "./api.js";
 import { many } from "./dom.js";
@@ -9,7 +9,7 @@ const HOLD = 8000; // ms
 
 /** `failed(error, held)` is told of a note that could not be deleted, `sent()` when some were. */
 export function deletes({ failed, sent }) {
-  let held = []; // {id, text, restore()}
+  let held = []; // {id, text, row, restore()}
 
   function hold(item) {
     held.push(item);
@@ -32,12 +32,11 @@ export function deletes({ failed, sent }) {
     await Promise.all(now.map((item) => api.remove(item.id, { leaving }).catch((error) => {
       if (error.status === 404) return; // somebody was quicker
       item.restore();
-      failed(error);
+      failed(error, item);
     })));
     sent();
   }
 
   addEventListener("pagehide", () => send({ leaving: true }));
-  document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && send({ leaving: true }));
   return { hold, send, has: (id) => held.some((item) => item.id === id) };
 }

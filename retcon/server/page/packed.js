@@ -1,6 +1,6 @@
 // The recalled text, a line for each note. A line whose note was shortened says by how much, and opens to show the rest.
 
-import { $, el, many } from "./dom.js";
+import { $, el, many, say } from "./dom.js";
 import { passage, runs, usedRuns } from "./text.js";
 
 const WHOLE = 40_000; // characters that are shown at once: all that the slider can buy
@@ -12,6 +12,7 @@ export function drawPacked(recall) {
   const box = $("packed");
   const found = recall.found ?? true;
   $("found").hidden = found;
+  say($("found"), `Nothing in memory is about this.${recall.text ? " The newest notes instead:" : ""}`);
   box.classList.remove("stale");
   box.classList.toggle("filler", !found);
   box.classList.toggle("written", Boolean(recall.record));
@@ -23,7 +24,7 @@ function written(recall) {
   const pieces = runs(recall.text, doubts(recall.fidelity));
   if (recall.text.length > WHOLE) return passage(pieces, doubtful, WHOLE);
   const cuts = recall.record ? new Map() : match(recall.text.split("\n"), recall.candidates ?? []);
-  const out = el("div", { class: "passage lines" });
+  const out = el("div", { class: "passage lines", dir: "auto" });
   split(pieces).forEach((line, i) => out.append(i ? "\n" : "", ...drawLine(line, cuts.get(i))));
   return out;
 }
@@ -44,7 +45,7 @@ function drawLine(line, note) {
   const nodes = line.map((run) => (run.mark ? doubtful(run) : run.text));
   const date = typeof nodes[0] === "string" && nodes[0].match(DATE);
   if (date) nodes.splice(0, 1, el("span", { class: "date" }, date[1]), nodes[0].slice(date[1].length));
-  const shown = el("div", { class: "line" }, ...(note ? nodes.flatMap(gaps) : nodes));
+  const shown = el("div", { class: "line", dir: "auto" }, ...(note ? nodes.flatMap(gaps) : nodes));
   return note ? [shown, rest(note)] : [shown];
 }
 

@@ -1,7 +1,7 @@
 // The Recall view: the text first, a sentence of why below it, and what led to it folded away.
 
 import * as api from "./api.js";
-import { drawContributions, drawUtilities, RETAIN, way } from "./bars.js";
+import { drawContributions, drawUtilities, isRule, plainReason, RETAIN, toldRule, way } from "./bars.js";
 import { budgetInputs } from "./budget.js";
 import { drawCandidates } from "./candidates.js";
 import { $, el, keyed, many, say } from "./dom.js";
@@ -12,6 +12,7 @@ import { toast } from "./toast.js";
 const NO_MODEL = new Set([RETAIN, "extract"]); // every other action is written by a model, and waits until asked
 const TYPING = 120; // ms without a key before a query is sent
 const PATIENCE = 250; // ms that the text may lag behind a moving slider
+const SLOW = 300; // ms after which it is said that an answer is waited for
 
 const asked = { query: "", budget: 256, action: "", exclude: [] };
 const last = { actions: [], contributions: null, recall: null, drawn: 0 };
@@ -19,13 +20,18 @@ const last = { actions: [], contributions: null, recall: null, drawn: 0 };
 /** Start the view. `world` has scope(), failed(error), worked(), idle() and keep(how). */
 export function recallView(world) {
   const jobs = newest((job, signal, outdated) => work(job, signal, outdated, world), (error) => {
-    $("result").setAttribute("aria-busy", "false");
-    world.failed(error);
+    busy(false);
+    broken = true;
+    $("result").hidden = true; // an old answer does not stand under a new question
+    world.failed(error, { at: $("ask"), retry: () => go({ urgent: true }) });
   });
+  let broken = false;
 
   const go = ({ released = true, urgent = false } = {}) => {
+    broken = false;
     if (!asked.query.trim()) {
       jobs.stop();
+      busy(false);
       $("result").hidden = true;
       return world.idle();
     }
@@ -63,7 +69,8 @@ export function recallView(world) {
   });
   const submit = () => {
     clearTimeout(timer);
-    moved({ query: $("query").value }, { released: true, urgent: true });
+    if ($("budget").getAttribute("aria-invalid") === "true") return $("budget").focus();
+    return moved({ query: $("query").value }, { released: true, urgent: true });
   };
   $("ask").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -114,13 +121,26 @@ export function recallView(world) {
       submit();
       $("query").focus();
     },
-    shown: grow,
+    shown: () => {
+      grow();
+      if (broken) go({ urgent: true });
+    },
     asked: () => ({ query: asked.query, budget: asked.budget }),
   };
 }
 
+let waited = 0;
+
+/** Whether an answer is waited for: the old one is dimmed meanwhile, and after a moment the page says so. */
+function busy(now) {
+  clearTimeout(waited);
+  $("result").setAttribute("aria-busy", String(now));
+  if (now) waited = setTimeout(() => { $("asking").hidden = false; }, SLOW);
+  else $("asking").hidden = true;
+}
+
 async function work(job, signal, outdated, world) {
-  $("result").setAttribute("aria-busy", "true");
+  busy(true);
   const body = { query: job.query, budget: job.budget, ...job.scope };
   const named = job.action || job.exclude.length > 0; // then the router's free choice is not what is taken
   let action = job.action;
@@ -132,6 +152,7 @@ async function work(job, signal, outdated, world) {
     action = decision.action;
   }
   world.worked();
+  if (!named && none()) return world.idle();
   if (action && !NO_MODEL.has(action) && !job.released) return waits(action);
   if (outdated() && performance.now() - last.drawn < PATIENCE) return undefined;
   const extra = api.filled({ action: job.action });
@@ -142,13 +163,20 @@ async function work(job, signal, outdated, world) {
   last.recall = recall;
   if (named) drawDecision(recall.decision);
   drawRecall(recall);
-  $("result").setAttribute("aria-busy", "false");
+  busy(false);
+  if (none()) return world.idle();
   if (!outdated()) announce(recall);
   return undefined;
 }
 
+/** Whether the decision had no notes to choose from. */
+function none() {
+  if ($("result").hidden) busy(false);
+  return $("result").hidden;
+}
+
 function waits(action) {
-  $("result").setAttribute("aria-busy", "false");
+  busy(false);
   $("packed").classList.add("stale");
   say($("of"), `Let go of the slider, or press Enter, and the model writes it: ${way(action)}`);
 }
@@ -161,13 +189,18 @@ function announce(recall) {
 }
 
 function drawDecision(decision) {
-  $("result").hidden = false;
+  $("result").hidden = !decision.features.notes;
   $("result").dataset.budget = String(decision.budget);
   $("result").dataset.action = decision.action;
   say($("decided"), `${way(decision.action)} (${decision.action})`);
-  say($("reason"), `${decision.reason.charAt(0).toUpperCase()}${decision.reason.slice(1)}.`);
+  const reason = plainReason(decision);
+  const rule = isRule(decision);
+  say($("reason"), `${reason.charAt(0).toUpperCase()}${reason.slice(1)}.`);
+  $("rule").hidden = !rule;
+  say($("rule"), rule ? toldRule(decision) : "");
+  $("numbers").hidden = rule;
   const flags = [
-    decision.forced && "asked for",
+    decision.forced && "you chose it",
     decision.certified && "certified",
     decision.extrapolated && "beyond learned budgets",
     `router ${decision.router}`,
@@ -178,7 +211,8 @@ function drawDecision(decision) {
   drawWarnings(decision.warnings ?? []);
 }
 
-function drawWarnings(warnings) {
+function drawWarnings(given) {
+  const warnings = given.filter((line) => !/^nothing in memory is about this/i.test(line)); // said above the text
   $("warnings").hidden = warnings.length === 0;
   keyed($("warnings"), warnings, (line) => line, (line) => el("li", {}, line), () => {});
 }
@@ -186,6 +220,7 @@ function drawWarnings(warnings) {
 function drawRecall(recall) {
   $("result").dataset.action = recall.action;
   say($("why"), recall.why ?? "");
+  $("why").hidden = recall.found === false && recall.candidates?.length > 0 && recall.budget > 0; // said above the text
   drawWarnings(recall.warnings ?? []);
   drawMeter(recall);
   drawActions(recall);
@@ -211,9 +246,11 @@ function drawActions(recall) {
   keyed(select, ["", ...names], (name) => name, option, () => {});
   select.value = asked.action;
   const left = names.filter((name) => !recall.tried.includes(name));
-  $("escalate").disabled = left.length === 0 || !recall.text;
+  const most = left.length === 0 || !recall.text;
+  $("escalate").disabled = most;
+  $("next").hidden = most && recall.tried.length < 2;
   $("copy").disabled = !recall.text;
   const tried = `Tried: ${recall.tried.map(way).join(", then ")}.`;
   const hint = "No answer in it? There is another way to make the text.";
-  say($("tried"), recall.tried.length < 2 ? (left.length ? hint : "") : `${tried}${left.length ? "" : " That was every way."}`);
+  say($("tried"), recall.tried.length < 2 ? hint : `${tried}${left.length ? "" : " That was every way."}`);
 }

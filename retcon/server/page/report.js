@@ -57,7 +57,7 @@ function ends({ text, mean, low, high }) {
 }
 
 function chart(group, rows, budget) {
-  const width = Math.max(280, Math.min(640, $("report").clientWidth)); // drawn at its real size: labels are body text
+  const width = Math.max(280, $("report").clientWidth); // drawn at its real size: labels are body text
   const beside = width >= WIDE;
   const [left, right, row_height] = beside ? [180, 24, 32] : [16, 24, 54];
   const height = row_height * rows.length + 30;

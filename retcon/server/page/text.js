@@ -59,7 +59,7 @@ export function usedRuns(text, used) {
 export function passage(pieces, draw = (run) => run.text, most = SHOWN) {
   const total = pieces.reduce((sum, run) => sum + run.text.length, 0);
   const nodes = (list) => list.map((run) => (run.mark ? draw(run) : run.text));
-  const box = el("div", { class: "passage" });
+  const box = el("div", { class: "passage", dir: "auto" });
   if (total <= most) {
     box.append(...nodes(pieces));
     return box;
@@ -109,8 +109,8 @@ export function moment(iso) {
   return `${Number(day)} ${MONTHS[month - 1]} ${year}${time && time !== "00:00" ? `, ${time}` : ""}`;
 }
 
-/** Who said it, when and in which session, in one line; where no time was given, the day it was added. */
+/** Who said it, when and in which conversation, in one line; where no time was given, the day it was added. */
 export function about({ speaker, timestamp, session, created_at }) {
   const when = timestamp ? moment(timestamp) : created_at ? `added ${moment(created_at.slice(0, 10))}` : null;
-  return [speaker, when, session && `session ${session}`].filter(Boolean).join(" · ");
+  return [speaker, when, session && `conversation ${session}`].filter(Boolean).join(" · ");
 }
