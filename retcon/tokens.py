@@ -257,9 +257,9 @@ _UNIT = (
 )
 
 
-# What a cut does not divide either, though it is several units: a quote, an address, a date in words, an amount with its
-# unit, a number in groups or in words, a name. A name is a run of two to six words with capitals; after six of them it
-# is a heading, or shouting. At most ten groups of digits are one number.
+# What a cut does not divide either, though it is several units: a quote, an address, a date in words, an amount with
+# its unit, a number in groups or in words, a name. A name is a run of two to six words with capitals; after six of them
+# it is a heading, or shouting. At most ten groups of digits are one number.
 _GAP = r"[ \u00a0\u202f]"
 _PATH = r"[^\s<>\"'“”«»().,;:!?\]…。，]"
 _URL = rf"(?:(?i:https?|ftp)://|www\.)(?:{_PATH}++|\([^\s()<>\"]{{0,99}}+\)|[.,;:!?\]'…]++(?={_PATH}))++"
@@ -285,11 +285,11 @@ _HAN_DATE = (
 _CODE = "USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|ZAR|RUB|TRY|KRW|BTC"
 _BEFORE = r"(?:[A-Z]{0,2}[$\u00a3\u00a5\u20a0-\u20bf\u0e3f]|(?:[A-Z]{2,5}|Rs)\b\.?)"  # a currency, a line, a carrier
 _UNIT_NAME = (  # what follows a number and belongs to it
-    rf"[%‰°€$£¥₹][CFK]?|(?:{_CODE})\b|(?i:k|m|bn|mn|mio|mrd|mld|hundred|thousand|(?:m|b|tr)illi(?:on|ard)(?:e[ns]?|s)?|lakh"
-    r"|crore|dozen|dollars?|euros?|pounds?|cents?|pence|yen|rupees?|francs?|pesos?|złotych|zł|bucks|quid|percent|per cent"
-    r"|prozent|degrees?|celsius|fahrenheit|km|cm|mm|miles?|mi|met(?:er|re)s?|feet|foot|ft|inch(?:es)?|yards?|acres?|m²|km²|kg"
-    r"|mg|g|kilos?|lbs?|oz|ounces?|tons?|tonnes?|l|ml|lit(?:er|re)s?|gallons?|mph|km/h|kwh|kw|mb|gb|tb|hz|ghz|hours?|hrs?|h"
-    r"|min(?:ute)?s?|sec(?:ond)?s?|s|days?|weeks?|months?|years?|yrs?|uhr|o['’]clock|[ap]\.m\.?|[ap]m)(?![\w])"
+    rf"[%‰°€$£¥₹][CFK]?|(?:{_CODE})\b|(?i:k|m|bn|mn|mio|mrd|mld|hundred|thousand|(?:m|b|tr)illi(?:on|ard)(?:e[ns]?|s)?"
+    r"|lakh|crore|dozen|dollars?|euros?|pounds?|cents?|pence|yen|rupees?|francs?|pesos?|złotych|zł|bucks|quid|percent"
+    r"|per cent|prozent|degrees?|celsius|fahrenheit|km|cm|mm|miles?|mi|met(?:er|re)s?|feet|foot|ft|inch(?:es)?|yards?|acres?"
+    r"|k?m²|kg|mg|g|kilos?|lbs?|oz|ounces?|tons?|tonnes?|l|ml|lit(?:er|re)s?|gallons?|mph|km/h|kwh|kw|mb|gb|tb|hz|ghz|hours?"
+    r"|hrs?|h|min(?:ute)?s?|sec(?:ond)?s?|s|days?|weeks?|months?|years?|yrs?|uhr|o['’]clock|[ap]\.m\.?|[ap]m)(?!\w)"
 )
 _UNITS = rf"(?:{_GAP}?(?:{_UNIT_NAME})){{0,3}}"
 _DIGITS = r"[0-9]++(?:[.,:/'’−–-][0-9]++)*+%?"
@@ -306,13 +306,16 @@ _KEYED = (  # a bank account, a postcode
 )
 _TITLE = rf"(?:(?:[{CAPITALS}]\.){{1,5}}|(?:Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr)\.)"
 _NAME = rf"(?!I\b|{_MONTH}\.?{_GAP}[0-9]|{_BEFORE}{_GAP}?[0-9]|{_KEYED})(?:{_TITLE}|[{CAPITALS}][\w'’\u0300-\u036f-]*+)"
-_LINK = rf"(?:{_GAP}(?:of|the|&|de|del|la|le|las|los|van|von|der|den|ten|ter|zu|da|das|dos|di|du|bin|ibn|ben|al|el|y)(?!\w))"
+_LINK = (
+    rf"(?:{_GAP}(?:of|the|&|del?|la|le|las|los|van|von|de[rn]|te[rn]|zu|da|das|dos|di|du|bin|ibn|ben|al|el|y)(?!\w))"
+)
 _WHOLE = (
     rf"(?<!\w)(?:(?=[{CAPITALS}])(?<!['’-]){_NAME}(?:{_LINK}{{0,2}}{_GAP}{_NAME}){{1,5}}|(?=[hHfFw]){_URL}"
     rf"|(?![e-ik-lp-rt-z])(?:{_DATE})|(?![a-z])(?:{_HAN_DATE}|{_KEYED}|{_NUMBER})|{_FIGURES})|{QUOTE.pattern}|{_HAN_DATE}"
 )
 MARK = " ..."  # stands where words were left out
 LOOSE = ",;:(-–— "  # signs that never stand beside a mark
+BULLETS = "*•\n\r\t"  # nor these, at the end
 
 
 def cut(text: str, budget: int, count: Counter) -> str:
@@ -337,7 +340,7 @@ def cut_sentences(text: str, budget: int, count: Counter) -> str:
 def cut_marked(text: str, budget: int, count: Counter) -> str:
     """The longest prefix that leaves room for the mark of a cut, with the mark; "" where none does."""
     count = counter(count)
-    kept = cut(text, budget, counter(lambda prefix: count(prefix + MARK))).rstrip(LOOSE)
+    kept = cut(text, budget, counter(lambda prefix: count(prefix + MARK))).rstrip(LOOSE + BULLETS)
     return kept + MARK if kept and count(kept + MARK) <= budget else ""
 
 

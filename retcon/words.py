@@ -120,8 +120,8 @@ QUOTE = re.compile(
     rf"|(?<=')(?<![^\s(—–]')(?!{_CLIPPED})(?=\w)(?:[^'{_BREAK}]|(?<=\w)'(?=\w)){{1,300}}+(?<!\s)'(?!\w)"
     rf"|(?<=‘)(?<!\w‘)(?:[^‘’{_BREAK}]|(?<=\w)’(?=\w)){{1,300}}+’(?!\w))"
 )
-# A sentence ends at . ! ? (and their CJK forms) with what closes it, or at a line break; not inside a quote, not after a
-# short title, initials, the day of a date (12. Mai) or the number of a list item. A run of marks is read once: never
+# A sentence ends at . ! ? (and their CJK forms) with what closes it, or at a line break; not inside a quote, not after
+# a short title, initials, the day of a date (12. Mai) or the number of a list item. A run of marks is read once: never
 # from within, never shorter than it is.
 _END = re.compile(
     rf"[.!?…。！？｡{_BREAK}](?:(?<=[.!?…])(?<![.!?…]{{2}})[.!?…]*+[\"'”’»)\]]*+(?=\s|$)"
@@ -143,7 +143,8 @@ _ABBREVIATION = re.compile(
     r"|Ltd|Co|a\.m|p\.m)\.$|^\s*\d{1,3}\.$"
 )
 _OPEN_DATE = re.compile(  # what follows the point of a day or a short month
-    rf"(?:(?<=\b\d\.)|(?<=\b\d\d\.)) (?:(?i:{MONTHS.replace(' ', '|')})\b|(?![{CAPITALS}])[^\W\d_]{{3,12}}+\.? \d{{4}}\b)"
+    r"(?:(?<=\b\d\.)|(?<=\b\d\d\.))"
+    rf" (?:(?i:{MONTHS.replace(' ', '|')})\b|(?![{CAPITALS}])[^\W\d_]{{3,12}}+\.? \d{{4}}\b)"
     r"|(?:(?<=\b(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\.)|(?<=\bSept\.)) \d"
 )
 _LONGEST_ABBREVIATION = (
