@@ -287,7 +287,7 @@ _BEFORE = r"(?:[A-Z]{0,2}[$\u00a3\u00a5\u20a0-\u20bf\u0e3f]|(?:[A-Z]{2,5}|Rs)\b\
 _UNIT_NAME = (  # what follows a number and belongs to it
     rf"[%‰°€$£¥₹][CFK]?|(?:{_CODE})\b|(?i:k|m|bn|mn|mio|mrd|mld|hundred|thousand|(?:m|b|tr)illi(?:on|ard)(?:e[ns]?|s)?"
     r"|lakh|crore|dozen|dollars?|euros?|pounds?|cents?|pence|yen|rupees?|francs?|pesos?|złotych|zł|bucks|quid|percent"
-    r"|per cent|prozent|degrees?|celsius|fahrenheit|km|cm|mm|miles?|mi|met(?:er|re)s?|feet|foot|ft|inch(?:es)?|yards?|acres?"
+    r"|per cent|prozent|degrees?|celsius|fahrenheit|km|cm|mm|miles?|mi|met(?:er|re)s?|feet|foot|ft|inch(?:es)?|yards?"
     r"|k?m²|kg|mg|g|kilos?|lbs?|oz|ounces?|tons?|tonnes?|l|ml|lit(?:er|re)s?|gallons?|mph|km/h|kwh|kw|mb|gb|tb|hz|ghz|hours?"
     r"|hrs?|h|min(?:ute)?s?|sec(?:ond)?s?|s|days?|weeks?|months?|years?|yrs?|uhr|o['’]clock|[ap]\.m\.?|[ap]m)(?!\w)"
 )
@@ -300,7 +300,7 @@ _FIGURE = (
     r"|[Ss](?:ix|even)(?:t(?:een|y))?|[Ee](?:ight(?:een|y)?|leven)|[Nn]ine(?:t(?:een|y))?|[Hh](?:undred|alf)"
     r"|[MmBb]illions?|[Dd]ozen)(?!\w))"
 )
-_FIGURES = rf"{_FIGURE}(?:[ -](?:and (?:a )?)?{_FIGURE}){{0,12}}+{_UNITS}"
+_FIGURES = rf"{_FIGURE}(?:[ -](?:and (?:a )?)?{_FIGURE}){{0,6}}+{_UNITS}"
 _KEYED = (  # a bank account, a postcode
     rf"[A-Z]{{2}}[0-9]{{2}}(?:{_GAP}[0-9A-Z]{{2,4}}\b){{2,8}}+|[A-Z]{{1,2}}[0-9][0-9A-Z]?{_GAP}[0-9][A-Z]{{2}}\b"
 )
