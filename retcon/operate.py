@@ -34,8 +34,8 @@ from retcon.note import (
 )
 from retcon.pack import label, one_line, pack_text, retain
 from retcon.timeline import in_order, order
-from retcon.tokens import LOOSE, MARK, Counter, spans
-from retcon.words import sentence_ends
+from retcon.tokens import BULLETS, LOOSE, MARK, Counter, spans
+from retcon.words import QUOTE, sentence_ends
 
 PROMPTS = "1"  # changes with every change of a prompt below: records and cached replies carry it
 SMALLEST = 12  # tokens below which no record is written
@@ -232,7 +232,7 @@ def _hybrid(job: Job) -> Packed:
         replace(job, cluster=replace(job.cluster, hits=rest, costs=()), budget=job.budget - head.tokens - 1), _ABSTRACT
     )
     text = pack_text("\n".join(filter(None, (head.text, tail.text))), job.budget, job.count)
-    if len(text) <= len(head.text) + 1:  # no word of the record
+    if len(text.removesuffix(MARK)) <= len(head.text) + 1:  # no word of the record
         return replace(whole, usage=tail.usage)
     repeats = tuple(drop for drop in head.dropped if drop.code == "duplicate")
     return Packed(text, job.count(text), head.sources + tail.sources, repeats, tail.usage)
@@ -305,7 +305,15 @@ _LABEL = re.compile(
 _QUOTES = {'"': '"', "“": "”", "«": "»"}
 
 
-_TWICE = re.compile(r"\b(\d{4}-\d\d-\d\d)(?:[:,]?[ \t]{1,3}\1\b)+")  # a date, and at once the same date
+_DATE = r"(?<![\w-])(\d{4}-\d\d-\d\d|\d{1,2} [A-Z][a-z]{2,8}\.? \d{4}|[A-Z][a-z]{2,8}\.? \d{1,2}, \d{4})"
+_SAME = r"[ \t]{1,3}(?=\1(?![\w-]))"
+# A date and at once the same date; one more after the speaker; before a comma only where a line begins, for elsewhere
+# it may be a list.
+_TWICE = (
+    (re.compile(rf"{_DATE}:?{_SAME}"), ""),
+    (re.compile(rf"{_DATE}(:?[ \t]{{1,3}}[^\W\d_][\w.'’-]{{0,30}}(?: [\w.'’-]{{1,30}})?:){_SAME}\1"), r"\1\2"),
+    (re.compile(rf"^{_DATE},{_SAME}(?!\1,?[ \t]{{1,3}}(?:and|or|to|until|\d))", re.MULTILINE), ""),
+)
 
 
 def finish_reply(reply: Reply) -> str:
@@ -313,11 +321,17 @@ def finish_reply(reply: Reply) -> str:
     text = clean_reply(reply.text)
     if reply.finish != "length" or not text:
         return text
-    *ends, _ = sentence_ends(text)
+    *ends, _ = sentence_ends(text[: _open_quote(text)], lines=False)
     if ends:
         return text[: ends[-1]].rstrip()
     kept = spans(text)[:-1]  # the last one may be half a word
-    return text[: kept[-1][1]].rstrip(LOOSE) + MARK if kept else ""
+    return text[: kept[-1][1]].rstrip(LOOSE + BULLETS) + MARK if kept else ""
+
+
+def _open_quote(text: str) -> int:
+    """Where a quote begins that the text leaves open; its end where there is none."""
+    closed = [QUOTE.finditer(text + close) for close in _QUOTES.values()]
+    return min((quote.start() for found in closed for quote in found if quote.end() > len(text)), default=len(text))
 
 
 def clean_reply(text: str) -> str:
@@ -329,7 +343,9 @@ def clean_reply(text: str) -> str:
     close = _QUOTES.get(text[:1])
     if close and len(text) > 1 and text.endswith(close) and not {text[0], close} & set(text[1:-1]):
         text = text[1:-1].strip()
-    return _mend(_TWICE.sub(r"\1", text))
+    for twice, once in _TWICE:
+        text = twice.sub(once, text)
+    return _mend(text)
 
 
 def _mend(text: str) -> str:

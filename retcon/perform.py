@@ -35,7 +35,7 @@ from retcon.operate import ACTIONS, operate, sum_usage, usable
 from retcon.pack import RENDERER
 from retcon.store import Store
 from retcon.timeline import in_order, when
-from retcon.tokens import Counter
+from retcon.tokens import MARK, Counter
 from retcon.trace import span
 
 Guard = Literal["warn", "strict"]
@@ -133,7 +133,8 @@ class Performer:
         used = {source.id for source in packed.sources}
         sources = [note for note in cluster.notes if note.id in used]
         fidelity = check(packed.text, sources, query=cluster.query)
-        return replace(_recall(cluster, decision, packed), record=record, fidelity=fidelity)
+        short = (f"the {action} record was cut to fit {budget} tokens",) if packed.text.endswith(MARK) else ()
+        return replace(_recall(cluster, decision, packed, "", *short), record=record, fidelity=fidelity)
 
     def _keep(self, record: Record, budget: int, packed: Packed) -> None:
         used = [[source.id, source.whole] for source in packed.sources]

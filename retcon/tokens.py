@@ -27,7 +27,7 @@ from typing import Protocol
 
 from retcon import deadline
 from retcon.errors import InputError, MissingExtraError, RetconError, message_of, quote
-from retcon.words import sentence_ends
+from retcon.words import CAPITALS, MONTHS, QUOTE, sentence_ends
 
 MOST = 10_000_000  # tokens; a larger budget is a mistake
 _MOST_COUNTED = (1 << 63) - 1  # tokens of one text that a counter may report: what a store can hold
@@ -257,29 +257,65 @@ _UNIT = (
 )
 
 
-# What a cut does not divide either, though it is several units: a quote, a date in words, a time of day, a name. A name
-# is a run of two to six words with capitals; after six of them it is a heading, or shouting.
+# What a cut does not divide either, though it is several units: a quote, an address, a date in words, an amount with
+# its unit, a number in groups or in words, a name. A name is a run of two to six words with capitals; after six of them
+# it is a heading, or shouting. At most ten groups of digits are one number.
+_GAP = r"[ \u00a0\u202f]"
+_PATH = r"[^\s<>\"'“”«»().,;:!?\]…。，]"
+_URL = rf"(?:(?i:https?|ftp)://|www\.)(?:{_PATH}++|\([^\s()<>\"]{{0,99}}+\)|[.,;:!?\]'…]++(?={_PATH}))++"
 _MONTH = (
     "(?i:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     "|nov(?:ember)?|dec(?:ember)?)"
 )
 _NTH = r"[0-9]{1,2}(?:st|nd|rd|th)?"
-_UP = r"A-Z\u00c0-\u00d6\u00d8-\u00de\u0391-\u03a9\u0400-\u042f"
-_TITLE = rf"(?:[{_UP}]\.|(?:Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr)\.)"
-_NAME = rf"(?!I\b|{_MONTH}\.? [0-9])(?:{_TITLE}|[{_UP}][\w'’-]*+)"
-_LINK = r"(?: (?:of|de|del|la|le|van|von|der|den|da|di|du|bin|al|y))"
-_QUOTE = re.compile(
-    r"(?<![\w\"])\"(?=[^\s\"])[^\"\n]*+\"(?!\w)|“[^“”\n]*+”|«[^«»\n]*+»|「[^「」\n]*+」|『[^『』\n]*+』"
+_DAY = (  # with any word before the year, with a known month also without one
+    rf"[0-9]{{1,2}}(?:[-–][0-9]{{1,2}})?(?:st|nd|rd|th|er|º|\.)?(?:{_GAP}(?:of|de|di))?{_GAP}"
+    rf"(?:(?:{_MONTH}|(?i:{MONTHS.replace(' ', '|')}))\b\.?(?:,?(?:{_GAP}de)?{_GAP}[0-9]{{4}}\b)?"
+    rf"|[^\W\d_]{{3,12}}+\.?(?:{_GAP}de)?{_GAP}[0-9]{{4}}\b)"
 )
-_WHOLE = re.compile(
-    rf"{_QUOTE.pattern}"
-    rf"|(?<![\w])(?:{_NTH}(?: of)? {_MONTH}\b\.?(?:,? [0-9]{{4}}\b)?"
-    rf"|{_MONTH}\.?(?: {_NTH}\b(?:,? [0-9]{{4}}\b)?|,? [0-9]{{4}}\b)"
-    r"|[0-9]{1,2}(?::[0-9]{2})? (?i:[ap]\.?m\b\.?))"
-    rf"|(?<![\w'’-]){_NAME}(?:{_LINK}{{0,2}} {_NAME}){{1,5}}"
+_HAN = "0-9０-９〇零一二三四五六七八九十"
+_DATE = (
+    rf"{_DAY}|{_MONTH}\.?(?:{_GAP}{_NTH}\b(?:,?{_GAP}[0-9]{{4}}\b)?|,?{_GAP}[0-9]{{4}}\b)"
+    rf"|[0-9]{{4}}년(?:{_GAP}?[0-9]{{1,2}}월)?(?:{_GAP}?[0-9]{{1,2}}일)?|[0-9]{{1,2}}월{_GAP}?[0-9]{{1,2}}일"
+)
+_HAN_DATE = (
+    rf"(?<![{_HAN}])[{_HAN}]{{1,4}}(?:年(?:[{_HAN}]{{1,3}}月(?:[{_HAN}]{{1,3}}[日号號])?)?|月[{_HAN}]{{1,3}}[日号號])"
+    rf"|(?<![{_HAN}.,])[{_HAN}][{_HAN}.,]{{0,20}}+[百千万萬億亿]{{0,3}}[円元圆圓]"
+)
+_CODE = "USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|ZAR|RUB|TRY|KRW|BTC"
+_BEFORE = r"(?:[A-Z]{0,2}[$\u00a3\u00a5\u20a0-\u20bf\u0e3f]|(?:[A-Z]{2,5}|Rs)\b\.?)"  # a currency, a line, a carrier
+_UNIT_NAME = (  # what follows a number and belongs to it
+    rf"[%‰°€$£¥₹][CFK]?|(?:{_CODE})\b|(?i:k|m|bn|mn|mio|mrd|mld|hundred|thousand|(?:m|b|tr)illi(?:on|ard)(?:e[ns]?|s)?"
+    r"|lakh|crore|dozen|dollars?|euros?|pounds?|cents?|pence|yen|rupees?|francs?|pesos?|złotych|zł|bucks|quid|percent"
+    r"|per cent|prozent|degrees?|celsius|fahrenheit|km|cm|mm|miles?|mi|met(?:er|re)s?|feet|foot|ft|inch(?:es)?|yards?"
+    r"|k?m²|kg|mg|g|kilos?|lbs?|oz|ounces?|tons?|tonnes?|l|ml|lit(?:er|re)s?|gallons?|mph|km/h|kwh|kw|mb|gb|tb|hz|ghz|hours?"
+    r"|hrs?|h|min(?:ute)?s?|sec(?:ond)?s?|s|days?|weeks?|months?|years?|yrs?|uhr|o['’]clock|[ap]\.m\.?|[ap]m)(?!\w)"
+)
+_UNITS = rf"(?:{_GAP}?(?:{_UNIT_NAME})){{0,3}}"
+_DIGITS = r"[0-9]++(?:[.,:/'’−–-][0-9]++)*+%?"
+_GROUP = rf"(?!{_DAY})(?:\([0-9+]{{1,5}}\)(?:{_GAP}|-)?)?+{_DIGITS}"
+_NUMBER = rf"(?:{_BEFORE}{_GAP}?)?+[-+−±]?{_GROUP}(?:{_GAP}{_GROUP}(?!\w)){{0,9}}+{_UNITS}"
+_FIGURE = (
+    r"(?:(?:[Oo]ne|[Tt](?:w(?:o|elve|enty)|h(?:ree|irt(?:een|y)|ousand)|en)|[Ff](?:our(?:teen)?|orty|i(?:ve|ft(?:een|y)))"
+    r"|[Ss](?:ix|even)(?:t(?:een|y))?|[Ee](?:ight(?:een|y)?|leven)|[Nn]ine(?:t(?:een|y))?|[Hh](?:undred|alf)"
+    r"|[MmBb]illions?|[Dd]ozen)(?!\w))"
+)
+_FIGURES = rf"{_FIGURE}(?:[ -](?:and (?:a )?)?{_FIGURE}){{0,6}}+{_UNITS}"
+_KEYED = (  # a bank account, a postcode
+    rf"[A-Z]{{2}}[0-9]{{2}}(?:{_GAP}[0-9A-Z]{{2,4}}\b){{2,8}}+|[A-Z]{{1,2}}[0-9][0-9A-Z]?{_GAP}[0-9][A-Z]{{2}}\b"
+)
+_TITLE = rf"(?:(?:[{CAPITALS}]\.){{1,5}}|(?:Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr)\.)"
+_NAME = rf"(?!I\b|{_MONTH}\.?{_GAP}[0-9]|{_BEFORE}{_GAP}?[0-9]|{_KEYED})(?:{_TITLE}|[{CAPITALS}][\w'’\u0300-\u036f-]*+)"
+_LINK = (
+    rf"(?:{_GAP}(?:of|the|&|del?|la|le|las|los|van|von|de[rn]|te[rn]|zu|da|das|dos|di|du|bin|ibn|ben|al|el|y)(?!\w))"
+)
+_WHOLE = (
+    rf"(?<!\w)(?:(?=[{CAPITALS}])(?<!['’-]){_NAME}(?:{_LINK}{{0,2}}{_GAP}{_NAME}){{1,5}}|(?=[hHfFw]){_URL}"
+    rf"|(?![e-ik-lp-rt-z])(?:{_DATE})|(?![a-z])(?:{_HAN_DATE}|{_KEYED}|{_NUMBER})|{_FIGURES})|{QUOTE.pattern}|{_HAN_DATE}"
 )
 MARK = " ..."  # stands where words were left out
 LOOSE = ",;:(-–— "  # signs that never stand beside a mark
+BULLETS = "*•\n\r\t"  # nor these, at the end
 
 
 def cut(text: str, budget: int, count: Counter) -> str:
@@ -294,14 +330,17 @@ def cut(text: str, budget: int, count: Counter) -> str:
 
 
 def cut_sentences(text: str, budget: int, count: Counter) -> str:
-    """The longest run of its first sentences within the budget, no quote left open; "" where not one fits."""
-    return _cut_at(text, _outside(_trim(text, sentence_ends(text)), _QUOTE.finditer(text)), budget, count)
+    """The longest run of its first sentences within the budget, no quote left open; "" where not one fits.
+
+    A line that ends without a full stop is no sentence: what is left after it would look complete.
+    """
+    return _cut_at(text, _trim(text, sentence_ends(text, lines=False)), budget, count)
 
 
 def cut_marked(text: str, budget: int, count: Counter) -> str:
     """The longest prefix that leaves room for the mark of a cut, with the mark; "" where none does."""
     count = counter(count)
-    kept = cut(text, budget, counter(lambda prefix: count(prefix + MARK))).rstrip(LOOSE)
+    kept = cut(text, budget, counter(lambda prefix: count(prefix + MARK))).rstrip(LOOSE + BULLETS)
     return kept + MARK if kept and count(kept + MARK) <= budget else ""
 
 
@@ -341,7 +380,7 @@ def _until(ends: Iterator[int], reach: int) -> list[int]:
 
 
 def _span_ends(text: str) -> Iterator[int]:
-    return _outside(_unit_ends(text), _WHOLE.finditer(text))
+    return _outside(_unit_ends(text), _compile(_WHOLE).finditer(text))
 
 
 def _unit_ends(text: str) -> Iterator[int]:

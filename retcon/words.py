@@ -107,11 +107,45 @@ def term_key(term: str) -> int:
     )
 
 
-# A sentence ends at . ! ? (and their CJK forms) with what closes it, or at a line break; not after a short title, an
-# initial or the number of a list item. A run of marks is read once: never from within, never shorter than it is.
-_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s|$)|[。！？｡]+[」』”’）]*|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+_BREAK = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
+# A quote stands on one line and has at most 300 characters: one that nobody closes swallows no more. It may hold one
+# more of its kind. An apostrophe opens none: what follows a blank and is no clipped word ('em, 'til, '90s) does.
+_CLIPPED = r"(?:\d|(?:bout|cause|cos|cuz|em|im|n|neath|nother|nuff|round|s|til|till|tis|twas|twere|ya|all)\b)"
+QUOTE = re.compile(
+    rf"[\"'‘“«「『](?:"
+    rf"(?<=\")(?<![\w\"]\")(?=[^\s\"])(?:[^\"{_BREAK}]|(?<=[\s(])\"(?=\w)[^\"{_BREAK}]{{1,300}}+\"(?!\w)){{1,300}}+\"(?!\w)"
+    rf"|(?<=“)(?:[^“”{_BREAK}]|“[^“”{_BREAK}]{{0,300}}+”){{0,300}}+”"
+    rf"|(?<=«)(?:[^«»{_BREAK}]|«[^«»{_BREAK}]{{0,300}}+»){{0,300}}+»"
+    rf"|(?<=「)[^「」{_BREAK}]{{0,300}}+」|(?<=『)[^『』{_BREAK}]{{0,300}}+』"
+    rf"|(?<=')(?<![^\s(—–]')(?!{_CLIPPED})(?=\w)(?:[^'{_BREAK}]|(?<=\w)'(?=\w)){{1,300}}+(?<!\s)'(?!\w)"
+    rf"|(?<=‘)(?<!\w‘)(?:[^‘’{_BREAK}]|(?<=\w)’(?=\w)){{1,300}}+’(?!\w))"
+)
+# A sentence ends at . ! ? (and their CJK forms) with what closes it, or at a line break; not inside a quote, not after
+# a short title, initials, the day of a date (12. Mai) or the number of a list item. A run of marks is read once: never
+# from within, never shorter than it is.
+_END = re.compile(
+    rf"[.!?…。！？｡{_BREAK}](?:(?<=[.!?…])(?<![.!?…]{{2}})[.!?…]*+[\"'”’»)\]]*+(?=\s|$)"
+    rf"|(?<=[。！？｡])[。！？｡]*+[」』”’）]*+|(?<=[{_BREAK}])[{_BREAK}]*+)"
+)
+# Capitals of the alphabets that have them, as the inside of a class.
+CAPITALS = "A-Z" + "".join(chr(c) for c in (*range(0xC0, 0x590), *range(0x1E00, 0x2000)) if chr(c).isupper())
+# Months as they are written after a day, in some languages besides English.
+MONTHS = (
+    "januar februar märz april mai juni juli august september oktober november dezember jänner janvier février mars"
+    " avril juin juillet août septembre octobre novembre décembre enero febrero marzo abril mayo junio julio agosto"
+    " septiembre setiembre octubre noviembre diciembre gennaio febbraio aprile maggio giugno luglio settembre ottobre"
+    " dicembre janeiro fevereiro março maio junho julho setembro outubro novembro dezembro januari februari maart mei"
+    " augustus stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października listopada grudnia"
+    " января февраля марта апреля мая июня июля августа сентября октября ноября декабря"
+)
 _ABBREVIATION = re.compile(
-    r"(?:^|[\s(\"'“])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|e\.g|i\.e|approx|No|Inc|Ltd|Co|a\.m|p\.m)\.$|^\s*\d{1,3}\.$"
+    rf"(?:^|[\s(\"'“‘«])(?:(?:[{CAPITALS}]\.){{0,4}}[{CAPITALS}]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|e\.g|i\.e|approx|No|Inc"
+    r"|Ltd|Co|a\.m|p\.m)\.$|^\s*\d{1,3}\.$"
+)
+_OPEN_DATE = re.compile(  # what follows the point of a day or a short month
+    r"(?:(?<=\b\d\.)|(?<=\b\d\d\.))"
+    rf" (?:(?i:{MONTHS.replace(' ', '|')})\b|(?![{CAPITALS}])[^\W\d_]{{3,12}}+\.? \d{{4}}\b)"
+    r"|(?:(?<=\b(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\.)|(?<=\bSept\.)) \d"
 )
 _LONGEST_ABBREVIATION = (
     10  # characters, with what stands around it: a longer look back would be quadratic in "A. A. A."
@@ -128,15 +162,36 @@ def sentences(text: str) -> list[str]:
     return [piece for piece in out if piece]
 
 
-def sentence_ends(text: str) -> Iterator[int]:
-    """Where the sentences of the text end, one after the other; the end of the text is the last."""
-    start = 0
-    for end in _END.finditer(text):
-        tail = text[max(start, end.end() - _LONGEST_ABBREVIATION) : end.end()]
-        if not (end.group().startswith(".") and _ABBREVIATION.search(tail)):
-            start = end.end()
-            yield start
+def sentence_ends(text: str, *, lines: bool = True) -> Iterator[int]:
+    """Where the sentences of the text end, one after the other; the end of the text is the last.
+
+    Without `lines`, a line break alone ends none: an item of a list is no sentence.
+    """
+    start, quotes = 0, _quotes(text)
+    quote = next(quotes, None)
+    for found in _END.finditer(text):
+        at, end = found.span()
+        while quote is not None and quote.end() <= at:
+            quote = next(quotes, None)
+        if quote is not None and quote.start() < at and (end < quote.end() or text[end + 1 : end + 2].islower()):
+            continue  # inside of the quote, or its end in the midst of a sentence ("Why?" she asked)
+        if text[at] == "." and _is_abbreviation(text, max(start, end - _LONGEST_ABBREVIATION), end):
+            continue
+        if lines or not found.group().isspace():
+            start = end
+            yield end
     yield len(text)
+
+
+def _quotes(text: str) -> Iterator[re.Match[str]]:
+    if text.isascii() and '"' not in text and "'" not in text:
+        return iter(())
+    return QUOTE.finditer(text)
+
+
+def _is_abbreviation(text: str, start: int, end: int) -> bool:
+    """Whether the point before `end` belongs to a short form or to a date that goes on."""
+    return bool(_ABBREVIATION.search(text[start:end]) or _OPEN_DATE.match(text, end))
 
 
 OWN, CONTEXT = 2, 1  # weight of a note's own words and of the turn before it; measured in docs/log-foundations.md

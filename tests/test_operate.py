@@ -258,12 +258,18 @@ def test_a_reply_that_the_ceiling_cut_ends_at_a_sentence_or_with_the_mark() -> N
     assert reply("Pixel lives with Maria Lopez in Os", "length") == "Pixel lives with Maria Lopez in ..."
     assert reply("Pixel lives in Oslo", "stop") == "Pixel lives in Oslo"
     assert reply("Pixelwithoutend", "length") == ""
+    assert reply("Ann has:\n- a cat\n- a do", "length") == "Ann has:\n- a cat\n- a ..."
+    assert reply('Ann left. She said "I go. You st', "length") == "Ann left."
 
 
 def test_a_date_that_a_model_writes_twice_stands_once() -> None:
     assert clean_reply("2026-05-12 2026-05-12 Pixel moved; 2026-05-13: 2026-05-13 she left.") == (
         "2026-05-12 Pixel moved; 2026-05-13 she left."
     )
+    assert clean_reply("12 May 2026 12 May 2026 she left.") == "12 May 2026 she left."
+    assert clean_reply("2026-05-12 ann: 2026-05-12 she left.") == "2026-05-12 ann: she left."
+    for said in ("Between 2026-05-12, 2026-05-12 and x", "2026-05-12, 2026-05-12 and 2026-05-13"):
+        assert clean_reply(said) == said
     chat = FakeChat(lambda ask: "2026-05-09 ann: adopted Pixel.")
     assert "2026-05-09 ann: adopted Pixel." in made(REWRITE, chat, 64).text.splitlines()
 

@@ -588,3 +588,14 @@ def test_recall_and_ask_run_with_a_real_model_over_both_adapters(real: Memory) -
     assert answer.usage.model_calls >= 1
     assert answer.text is None or answer.text == answer.looks[-1].reply != ""
     assert re.search(r"\d", answer.looks[0].recall.text)
+
+
+def test_a_record_cut_within_its_first_sentence_says_so_each_time_it_is_shown() -> None:
+    reply = "Pixel has a check-up with the vet at the end of the long street behind the old station of the town"
+    with remembering(saying(reply)) as memory:
+        for _ in range(2):  # the second one is the kept record
+            found = memory.recall(QUERY, 16, action="merge")
+            assert found.text.endswith(" ...")
+            assert "the merge record was cut to fit 16 tokens" in found.warnings
+        whole = memory.recall(QUERY, 200, action="merge")
+    assert not any("cut to fit" in warning for warning in whole.warnings)

@@ -21,7 +21,7 @@ from retcon.store.sqlite import SqliteStore
 from retcon.timeline import begins_with_day, day, in_order, moment
 from retcon.tokens import MARK, Counter, counter, cut, spans
 from retcon.where import Where
-from retcon.words import words
+from retcon.words import sentence_ends, words
 
 ESTIMATE = counter("estimate")
 GROWING = [ESTIMATE, counter("alphanumeric"), counter(len)]  # a longer text never costs less than a part of it
@@ -244,6 +244,78 @@ def test_a_record_ends_at_a_sentence_or_with_the_mark(said: list[str], budget: i
     assert not kept or kept == text or kept.endswith((MARK, ".", "…", '."', ".”"))
 
 
+# What a reader takes for one thing, made without the patterns of the package; each stands between plain words.
+ATOMS = [
+    "$5 million", "1 000 000 euros", "€ 3,50", "20 %", "-5 °C", "1,299.99", "US$40", "EUR 5 million", "5万円", "3.5 km",
+    "+1 415 555 0134", "(415) 555-0134", "DE89 3704 0044 0532 0130 00", "GB29 NWBK 6016 1331 9268 19", "BA 2490",
+    "twenty one", "one hundred and five", "12 May 2026", "May 3, 2026", "12 mai 2026", "12. Mai 2026", "2026-05-12",
+    "12 de mayo de 2026", "12 мая 2026", "2026年5月12日", "12-14 May 2026", "10:30 pm", "5 p.m.", "Maria Lopez",
+    "Łukasz Żółć", "Ёлка Иванова", "Lord of the Rings", "J.K. Rowling", "U.S. Army", "Dr. J. K. Lee", "Żaneta O’Brien",
+    "https://a.example/b_(c)?d=1&e=2,3", "www.example.org/x.html", "ann+b@mail.example.org",
+    '"I left. You stayed."', "“We sold it. “Never again.” So be it.”", "«Non. Jamais.»", "‘I don’t. Not now.’",
+    "'It's mine. Go.'", '"He said "no way" to me."', "「行く。来る。」",
+]  # fmt: skip
+PLAIN = ["then", "we saw", "because of", "and after", "so she", "it was", "near", "again", "with"]
+
+
+@st.composite
+def notes_of_atoms(draw: st.DrawFn) -> tuple[str, list[tuple[int, int]]]:
+    """A note of sentences of plain words and atoms, and where the atoms stand in it."""
+    text, places = "", []
+    for last in draw(st.lists(st.booleans(), min_size=1, max_size=7)):
+        atom = draw(st.sampled_from(ATOMS))
+        text += draw(st.sampled_from(PLAIN)) + " "
+        places.append((len(text), len(text) + len(atom)))
+        text += f"{atom} {draw(st.sampled_from(PLAIN))}{'.' if last else ''} "
+    return text.rstrip(), places
+
+
+@given(notes_of_atoms(), st.integers(1, 120), st.sampled_from(GROWING))
+def test_no_cut_shows_a_part_of_what_is_one(
+    note: tuple[str, list[tuple[int, int]]], budget: int, count: Counter
+) -> None:
+    text, places = note
+    for kept in (cut(text, budget, count), pack_text(text, budget, count).removesuffix(MARK)):
+        assert text.startswith(kept)
+        assert not any(start < len(kept) < end for start, end in places), kept
+
+
+@given(notes_of_atoms(), st.integers(1, 120), st.sampled_from(GROWING))
+def test_a_record_that_was_cut_ends_at_a_full_stop_of_its_own_or_with_the_mark(
+    note: tuple[str, list[tuple[int, int]]], budget: int, count: Counter
+) -> None:
+    text, places = note
+    kept = pack_text(text, budget, count)
+    if kept not in ("", text) and not kept.endswith(MARK):
+        assert kept.endswith(".")
+        assert not any(start < len(kept) <= end for start, end in places)
+
+
+@given(notes_of_atoms())
+def test_sentences_and_spans_begin_and_end_outside_of_what_is_one(note: tuple[str, list[tuple[int, int]]]) -> None:
+    text, places = note
+    edges = {at for span in spans(text) for at in span} | set(sentence_ends(text))
+    assert not [text[start:end] for start, end in places if any(start < at < end for at in edges)]
+
+
+@given(notes_of_atoms(), st.sampled_from(["then", "Maria Lopez", "5", "12 May", "house"]), BUDGETS)
+def test_extract_shows_no_part_of_what_is_one_and_marks_the_side_it_cut(
+    note: tuple[str, list[tuple[int, int]]], query: str, budget: int
+) -> None:
+    text, places = note
+    packed = extract(Cluster(query, (Hit(Note("a", text), 1.0, 1),)), budget, count=ESTIMATE)
+    shown = packed.text
+    for piece in [piece for source in packed.sources for piece in source.text.split("\n")]:
+        at = text.find(piece)
+        assert at >= 0
+        assert not any(start < edge < end for start, end in places for edge in (at, at + len(piece)))
+        stop = at + len(piece)
+        if text[stop:].strip() and not piece.endswith("."):
+            assert f"{piece}{MARK}" in shown
+        if text[:at].strip() and not text[:at].rstrip().endswith("."):
+            assert re.search(rf"{re.escape(MARK.strip())} {re.escape(piece)}", shown)
+
+
 @pytest.mark.parametrize(
     ("text", "whole"),
     [
@@ -253,6 +325,9 @@ def test_a_record_ends_at_a_sentence_or_with_the_mark(said: list[str], budget: i
         ("until May 3, 2026, 5 p.m.", ["until", "May 3, 2026", ",", "5 p.m."]),
         ("Bank of America, Dr. Lee", ["Bank of America", ",", "Dr. Lee"]),
         ("and I Maria", ["and", "I", "Maria"]),
+        ("Konto DE89 3704 0044 0532 0130 00 ok", ["Konto", "DE89 3704 0044 0532 0130 00", "ok"]),
+        ("Total EUR 5 million, BA 2490", ["Total", "EUR 5 million", ",", "BA 2490"]),
+        ("it’s 'cause of the dogs' bowl", ["it’s", "'cause", "of", "the", "dogs", "'", "bowl"]),
     ],
 )
 def test_what_a_cut_never_divides(text: str, whole: list[str]) -> None:

@@ -14,6 +14,7 @@ from retcon.words import (
     fold,
     index_counts,
     query_terms,
+    sentence_ends,
     sentences,
     spoken_date,
     stems,
@@ -101,3 +102,32 @@ def test_sentences_keep_titles_times_and_decimals_whole() -> None:
     assert "He paid $3.50!" in found
     assert found[-3:] == ["我喜欢猫。", "今天很好。", "Really?"]
     assert found[0].startswith("Mr. Smith came at 5 p.m. with Dr. Lam")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            'She said "I will sell it. Then I go." and left. Ok.',
+            ['She said "I will sell it. Then I go." and left.', "Ok."],
+        ),
+        ("“Why? I am.” He left.", ["“Why? I am.”", "He left."]),
+        ("It's 'cause I said. The dogs' bowl.", ["It's 'cause I said.", "The dogs' bowl."]),
+        ('He said "no. Then he left. Bye.', ['He said "no.', "Then he left.", "Bye."]),
+        ("J.K. Rowling of the U.S. came. Ok.", ["J.K. Rowling of the U.S. came.", "Ok."]),
+        ("Am 12. Mai 2026 kam er. I am 12. Since 2019 so.", ["Am 12. Mai 2026 kam er.", "I am 12.", "Since 2019 so."]),
+    ],
+)
+def test_a_sentence_ends_outside_of_quotes_initials_and_dates(text: str, expected: list[str]) -> None:
+    assert sentences(text) == expected
+
+
+def test_a_quote_that_is_never_closed_or_too_long_hides_no_sentence() -> None:
+    text = '"I went. ' + "It was far. " * 60 + 'So "be it"'
+    assert len(sentences(text)) == 62
+    assert len(sentences(f"“{'It was far. ' * 60}”")) > 50
+
+
+def test_a_line_break_alone_ends_no_sentence_where_lines_do_not_count() -> None:
+    text = "Ann has:\n- a cat\n- a dog. She left\nnow"
+    assert [text[:end] for end in sentence_ends(text, lines=False)] == [text[:25], text]
