@@ -223,6 +223,17 @@ def test_newest_first_goes_on_where_it_was_when_all_notes_seen_are_deleted(fille
     assert error(filled.get("/memories", params={"order": "best"}), 422) == "bad_input"
 
 
+@pytest.mark.parametrize(
+    "other", [{"order": "newest"}, {"superseded": "true"}, {"expired": "true"}, {"session": "s1"}, {"user_id": "ann"}]
+)
+def test_a_cursor_of_one_list_is_refused_by_another(filled: Any, other: dict[str, str]) -> None:
+    cursor = filled.get("/memories", params={"limit": 1}).json()["next"]
+    assert filled.get("/memories", params={"limit": 2, "cursor": cursor}).status_code == 200
+    refused = filled.get("/memories", params={"limit": 1, "cursor": cursor} | other)
+    assert error(refused, 422) == "bad_input"
+    assert "order" in refused.json()["error"]["message"]
+
+
 def test_total_counts_what_is_listed_and_is_unknown_where_a_filter_narrows_it(filled: Any, memory: Memory) -> None:
     memory.supersede(memory.get_all()[0].id, "The cat is called Dot.")
     assert filled.get("/memories").json()["total"] == 3

@@ -174,7 +174,7 @@ class ListQuery(ScopeQuery):
     order: Literal["oldest", "newest"] = Field("oldest", description="Which note comes first.")
     limit: Annotated[int, Field(ge=1)] = 100
     offset: Annotated[int, Field(ge=0)] = 0
-    cursor: str | None = Field(None, description="`next` of the page before, which had the same `order`.")
+    cursor: str | None = Field(None, description="`next` of the page before; order and filters stay the same.")
 
 
 class HistoryQuery(BaseModel):

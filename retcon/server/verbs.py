@@ -16,7 +16,7 @@ from typing import Any, Literal
 from retcon import deadline, validate
 from retcon.errors import InputError, NotFoundError
 from retcon.grant import IDS, Grant, own_names
-from retcon.ladder import Look
+from retcon.ladder import Answer, Look
 from retcon.memory import Memory
 from retcon.note import Decision, Hit, Note, Recall, Scope
 from retcon.operate import usable
@@ -262,13 +262,15 @@ class HttpVerbs:
             filters=_parse_object("filters", query.filters),
         )  # fmt: skip
         where = where if query.expired else where.unexpired(self.memory.now())
-        start, offset = (0, query.offset) if query.cursor is None else (self.cursors.read(grant, query.cursor), 0)
+        start, offset, asked = 0, query.offset, _listed(query)
+        if query.cursor is not None:
+            start, offset = self.cursors.read(grant, asked, query.cursor), 0
         listed = self.memory.store.all(
             where.scope, where.only, after=start or None, superseded=query.superseded, order=query.order
         )
         with span("retcon.list", limit=query.limit):
             results, more = self._fill(_from_number(offset, listed), query.limit)
-            cursor = self.cursors.write(grant, self._place(results, start)) if more else None
+            cursor = self.cursors.write(grant, asked, self._place(results, start)) if more else None
         total = None
         if not where.only:
             total = self.memory.store.count(where.scope, superseded=query.superseded, now=where.only.now)
@@ -319,7 +321,11 @@ class HttpVerbs:
         return last.data
 
     def ask_stream(self, grant: Grant, body: AskIn) -> Iterator[Event]:
-        """An event `seen` for each look as it happens, then `answer`."""
+        """An event `seen` for each look as it happens, then `answer`.
+
+        Looks that nobody read wait for one that was: where the model fails at every look, there is no event before the
+        error.
+        """
         question = _one_of(question=body.question, query=body.query)
         if self.memory.chat is None:
             raise Refusal(422, "no_model", "this server has no model to ask: recall gives the text to read yourself")
@@ -331,13 +337,17 @@ class HttpVerbs:
                 question, body.budget, where=where, max_looks=body.max_looks, max_tokens=body.max_tokens,
                 safe=body.safe, fill=body.fill,
             )  # fmt: skip
+            held: list[Event] = []
             for number, step in enumerate(looks):
-                if isinstance(step, Look):
-                    yield Event("seen", _seen(step, number + 1))
-                    deadline.check()
-                else:
+                if isinstance(step, Answer):
                     current.set_attribute("looks", number)
-                    yield Event("answer", step.to_dict())
+                    yield from (*held, Event("answer", step.to_dict()))
+                else:
+                    held.append(Event("seen", _seen(step, number + 1)))
+                    if step.error is None and step.recall.text:
+                        yield from held
+                        held = []
+                    deadline.check()
 
     def count(self, grant: Grant) -> int:
         """How many notes the caller may see."""
@@ -464,6 +474,7 @@ def _seen(look: Look, number: int) -> dict[str, Any]:
     """A look in brief: the answer at the end holds all of it."""
     told = look.to_dict()
     brief = {name: told[name] for name in ("action", "abstained", "error", "usage")}
+    brief["abstained"] = look.abstained and look.error is None  # a reader that failed has not read it
     return {"look": number, **brief, "tokens": look.recall.tokens, "budget": look.recall.budget}
 
 
@@ -499,6 +510,11 @@ def _parse_object(what: str, text: str | None) -> dict[str, Any] | None:
     if not isinstance(found, dict):
         raise InputError(f"{what} is a JSON object")
     return found
+
+
+def _listed(query: ListQuery) -> str:
+    """What makes the pages of two requests pages of one list."""
+    return query.model_dump_json(exclude={"limit", "offset", "cursor"})
 
 
 def _from_number(number: int, notes: Iterator[Note]) -> Iterator[Note]:
