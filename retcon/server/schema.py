@@ -24,7 +24,7 @@ FILTERS = (
     "and metadata keys; values that must be equal, or eq, ne, gt, gte, lt, lte, in, nin, contains, icontains; "
     "AND, OR, NOT."
 )
-EXPIRES = "From then on it is not recalled, and the next purge removes it: ISO 8601, or never."
+EXPIRES = "From then on it is not recalled, and the next purge removes it: ISO 8601 (not seconds), or never."
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -260,7 +260,7 @@ class NoteOut(BaseModel):
 
 
 class EventOut(BaseModel):
-    """One note that was written."""
+    """One note that was written; `event` is NONE where the same was stored before."""
 
     id: str
     memory: str
