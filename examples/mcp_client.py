@@ -27,12 +27,12 @@ async def main(folder: str) -> None:
             print("tool", tool.name)
 
         for text in (
-            "The cat came to us from the shelter. The shelter is by the river, and it is closed on Mondays.",
             "I adopted a cat named Pixel. She is grey, shy, and sleeps all day on the windowsill in the kitchen.",
+            "The cat eats twice a day. Her food is in the blue cupboard, and the vet said not to give her milk at all.",
         ):
             await call("add_memory", {"text": text, "timestamp": "2026-05-09"})
 
-        asked = {"query": "When did I get my cat Pixel?", "budget": 48}
+        asked = {"query": "What is my cat called?", "budget": 40}
         first = (await call("recall_memories", asked))["structuredContent"]
         print(first["action"], first["tokens"], "tokens:", first["text"])
 

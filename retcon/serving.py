@@ -73,7 +73,7 @@ def complaint(errors: Sequence[Mapping[str, Any]], *, skip: int = 0) -> str:
 
 
 def _describe(error: Mapping[str, Any]) -> str:
-    """What is wrong, as the end of a sentence that begins with its place; one that gives the type begins with a blank."""
+    """What is wrong, as the end of a sentence that begins with its place."""
     kind, limits = error["type"], error.get("ctx", {})
     known = {"missing": " is missing", "extra_forbidden": " is not known here"}
     known |= {name: f" is {what}" for name, what in _KINDS.items()}

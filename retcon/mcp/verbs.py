@@ -176,8 +176,8 @@ class ToolVerbs:
                 "use recall_memories and read the text yourself"
             )
         answer = self.memory.ask(
-            _words("question", given.question), self._budget(given.budget), where=self._where(given), max_looks=given.max_looks,
-            safe=given.safe, seen=self._go_on,
+            _words("question", given.question), self._budget(given.budget), where=self._where(given),
+            max_looks=given.max_looks, safe=given.safe, seen=self._go_on,
         )  # fmt: skip
         return _ask_result(answer)
 

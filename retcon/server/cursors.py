@@ -26,7 +26,10 @@ class Cursors:
     secret: bytes
 
     def write(self, grant: Grant, listed: str, place: int) -> str:
-        """The cursor of a place in what is `listed`. The tag is a keyed hash of it, and what hides the place is a keyed hash of the tag."""
+        """The cursor of a place in what is `listed`.
+
+        The tag is a keyed hash of it, and what hides the place is a keyed hash of the tag.
+        """
         plain = place.to_bytes(_PLACE, "big")
         tag = self._tag(grant, listed, plain)
         return base64.urlsafe_b64encode(tag + _xor(plain, self._mask(tag))).decode()

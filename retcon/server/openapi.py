@@ -78,7 +78,8 @@ def _route(found: dict[str, Any], path: str, method: str, route: dict[str, Any])
 
 def _curl(path: str, method: str, asked: dict[str, Any]) -> str:
     first = "" if method == "GET" else f" -X {method}"
-    line = f'curl{first} "$URL{path.replace("{id}", "4f1c2a")}{_ASKED.get((method, path), "")}" -H "Authorization: Bearer $KEY"'
+    where = path.replace("{id}", "4f1c2a") + _ASKED.get((method, path), "")
+    line = f'curl{first} "$URL{where}" -H "Authorization: Bearer $KEY"'
     if not asked:
         return line
     example = json.dumps(asked.get("examples", [{}])[0])
