@@ -16,7 +16,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from retcon.errors import InputError
+from retcon import validate
+from retcon.errors import InputError, quote
 
 LONGEST = 300  # characters of a message
 MOST_HEAD = 16_384  # bytes of a request's head
@@ -30,6 +31,19 @@ _WAITING = 256  # connections that nobody has taken yet
 _PROXIED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via")
 _BOTH = "a request has a Content-Length or a Transfer-Encoding, not both"
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/\s]+))(?::[0-9]{1,5})?")
+
+
+_TYPE = re.compile(r"str|int|float|bool|constrained-int|(?:list|dict|union|nullable)\[.*\]")  # in the place of an error
+_KINDS = {
+    "string_type": "text", "int_type": "a whole number", "int_parsing": "a whole number",
+    "int_from_float": "a whole number", "float_type": "a number", "bool_type": "true or false",
+    "bool_parsing": "true or false", "list_type": "a list", "dict_type": "an object", "model_type": "an object",
+    "model_attributes_type": "an object", "finite_number": "a finite number",
+}  # fmt: skip
+_BOUNDS = {
+    "greater_than_equal": ("ge", "or more"), "less_than_equal": ("le", "at most"),
+    "too_short": ("min_length", "long at least"), "too_long": ("max_length", "long at most"),
+}  # fmt: skip
 
 
 def _ignore(_: str) -> None:
@@ -51,19 +65,49 @@ def complaint(errors: Sequence[Mapping[str, Any]], *, skip: int = 0) -> str:
 
     `skip` leaves out the first parts of each place.
     """
-    said = [_describe(each, skip) for each in errors[:3]]
-    return "; ".join(said) + (f" (and {len(errors) - 3} more)" if len(errors) > 3 else "")
+    told: dict[str, list[str]] = {}  # place -> what may stand there, or what is wrong
+    for each in errors:
+        told.setdefault(_place(each["loc"][skip:]), []).append(_describe(each))
+    said = [f"{where}{_either(what)}" for where, what in list(told.items())[:3]]
+    return "; ".join(said) + (f" (and {len(told) - 3} more)" if len(told) > 3 else "")
 
 
-def _describe(error: Mapping[str, Any], skip: int) -> str:
-    where = ".".join(_name(part) for part in error["loc"][skip:]) or "the body"
-    known = {"missing": f"{where} is missing", "extra_forbidden": f"{where} is not known here"}
-    return known.get(error["type"], f"{where}: {error['msg'].removeprefix('Value error, ')}")
+def _describe(error: Mapping[str, Any]) -> str:
+    """What is wrong, as the end of a sentence that begins with its place."""
+    kind, limits = error["type"], error.get("ctx", {})
+    known = {"missing": " is missing", "extra_forbidden": " is not known here"}
+    known |= {name: f" is {what}" for name, what in _KINDS.items()}
+    known |= {name: f" is {limits[bound]} {word}" for name, (bound, word) in _BOUNDS.items() if bound in limits}
+    known |= {"literal_error": f" is {limits.get('expected')}"}
+    return known.get(kind, f": {error['msg'].removeprefix('Value error, ')}")
+
+
+def _either(what: Sequence[str]) -> str:
+    """What may stand in one place: of several kinds, any."""
+    first, *rest = dict.fromkeys(what)
+    kinds = [each.removeprefix(" is ") for each in (first, *rest) if each.startswith(" is ")]
+    return f" is {', '.join(kinds[:-1])} or {kinds[-1]}" if rest and len(kinds) == len(rest) + 1 else first
+
+
+def _place(loc: Sequence[object]) -> str:
+    """Where it is wrong, without the names of types that pydantic tried one after the other."""
+    named = [_name(part) for part in loc if not (isinstance(part, str) and _TYPE.fullmatch(part))]
+    return ".".join(named) or "the body"
 
 
 def _name(part: object) -> str:
     text = str(part)
     return text if text.isascii() and text.isprintable() and len(text) <= 60 else ascii(text[:60])
+
+
+def check_expiry(value: object) -> None:
+    """Nothing, or an error where a note cannot expire at that time, as it may come in JSON."""
+    if value is not None and not isinstance(value, str):
+        raise InputError("expires_at is ISO 8601 in text, such as 2026-12-31T18:00, or never")
+    try:
+        validate.expiry(value, now="")
+    except InputError:
+        raise InputError(f"expires_at {quote(value)} is not ISO 8601, such as 2026-12-31T18:00, or never") from None
 
 
 def ignore_error(waiting: asyncio.Future[Any]) -> None:

@@ -18,6 +18,7 @@ WHAT = {  # what the text of an action is
     HYBRID: "the best notes whole, and a summary of the rest",
 }
 WRITTEN = (MERGE, ABSTRACT, REWRITE, HYBRID)  # by a model
+UNUSED = (": it wrote nothing that fits ", ": no source supports ")  # warnings about a text that a model wrote
 BETTER = "this should answer better than whole notes"
 
 
@@ -25,10 +26,10 @@ def explain(recall: Recall) -> str:
     """The sentence for a recall."""
     if not recall.budget:
         return "No text: the budget is zero."
+    if not recall.found and recall.evidence and recall.evidence.notes:
+        return f"{NOTHING_FOUND}{': this is only the nearest there is' if recall.text else ''}."
     if not recall.cluster.hits:
         return "No text: there are no notes here to recall."
-    if not recall.found:
-        return f"{NOTHING_FOUND}{': this is only the nearest there is' if recall.text else ''}."
     if not recall.text:
         return "No text: nothing that was found fits the budget."
     return f"{_capital(_explain_text(recall))}."
@@ -37,7 +38,7 @@ def explain(recall: Recall) -> str:
 def _explain_text(recall: Recall) -> str:
     what, decided = _what(recall.action), recall.decision.action
     if recall.action != decided:
-        return f"{_failure(decided)}, so this is {what}"
+        return f"{_failure(recall)}, so this is {what}"
     if recall.decision.forced:
         return f"{what}, as asked for"
     if _is_next_look(recall):
@@ -72,10 +73,12 @@ def _is_predicted(decision: Decision) -> bool:
     return decision.features.get("fit", 1.0) <= 0 or (replaces and decision.utilities.get(decision.action) == best)
 
 
-def _failure(action: str) -> str:
+def _failure(recall: Recall) -> str:
     """What became of the action that was decided on and gave no text to show."""
+    action = recall.decision.action
     if action in WRITTEN:
-        return "what the model wrote could not be used"
+        wrote = any(reason in warning for reason in UNUSED for warning in recall.warnings)
+        return "what the model wrote could not be used" if wrote else "the model could not be used"
     return "shortening left nothing to show" if action == EXTRACT else f"{action} gave nothing to show"
 
 

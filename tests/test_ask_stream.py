@@ -19,7 +19,7 @@ from test_ask import NO, QUERY, STORY, Both, remembering
 from waiting import LONG, until
 
 from retcon import Answer, AsyncMemory, Look, Memory, deadline
-from retcon.errors import AuthError, DeadlineError, InputError, ModelError
+from retcon.errors import AuthError, DeadlineError, InputError, ModelError, ModelUnavailableError
 from retcon.model import Ask, FakeChat, GgufChat
 from retcon.server import Keys, Limits
 
@@ -222,16 +222,37 @@ def test_what_fails_before_the_first_event_has_its_status(path: Path, body: Any,
     keys.close()
 
 
-def test_a_model_that_refuses_the_key_is_a_look_and_then_an_error_after_one_call(path: Path) -> None:
-    chat = FakeChat([AuthError("the endpoint: 401")] * 5)
+@pytest.mark.parametrize(
+    ("failure", "calls"), [(AuthError("the endpoint: 401"), 1), (ModelUnavailableError("the endpoint: no one"), 2)]
+)
+def test_a_model_that_fails_at_every_look_is_an_error_before_any_event(
+    path: Path, failure: ModelError, calls: int
+) -> None:
+    chat = FakeChat([failure] * 5)
     with Memory(path, model=chat, router="evidence-fit") as memory, client(memory) as http:
         memory.add("a cat named Pixel")
-        answer = http.post("/ask", json={"query": "cat"}, headers=EVENTS)
-    seen, last = parse(answer.text)
-    assert seen[0] == "seen"
-    assert seen[1]["error"] == "the endpoint: 401"
-    assert last == ("error", {"error": {"code": "model_auth", "message": "the endpoint: 401"}})
-    assert len(chat.asked) == 1
+        answer = http.post("/ask", json={"query": "cat", "max_looks": calls}, headers=EVENTS)
+        assert error(answer, 502) == failure.code
+    assert answer.json()["error"]["message"] == str(failure)
+    assert len(chat.asked) >= calls
+
+
+def test_a_look_that_nobody_read_comes_with_the_first_that_was_read_and_did_not_abstain(path: Path) -> None:
+    replies: Iterator[Any] = iter([ModelUnavailableError("gone for a while"), NO, "14 June"])
+
+    def read(ask: object) -> str:
+        reply = next(replies)
+        if isinstance(reply, Exception):
+            raise reply
+        return str(reply)
+
+    with Memory(path, model=Both(read), router="evidence-fit") as memory, client(memory) as http:
+        telling(memory)
+        answer = http.post("/ask", json={"question": QUERY, "budget": 40}, headers=EVENTS)
+    first, second, third, last = parse(answer.text)
+    assert (first[0], first[1]["error"], first[1]["abstained"]) == ("seen", "gone for a while", False)
+    assert [each[1]["abstained"] for each in (second, third)] == [True, False]
+    assert (last[0], last[1]["answer"]) == ("answer", "14 June")
 
 
 def test_a_stream_that_takes_too_long_ends_with_an_error_and_no_further_look(

@@ -30,6 +30,7 @@ from retcon.mcp import ToolVerbs, ToolWorkers, schema
 from retcon.mcp.tools import FEW, TOOLS, choose
 from retcon.model import GgufChat
 from retcon.note import Scope
+from retcon.operate import ACTIONS
 from retcon.tokens import counter
 
 READS = {
@@ -210,8 +211,9 @@ async def every_tool(talk: Talk, who: dict[str, Any]) -> None:
     assert why["action"] in why["utilities"]
     assert why["reason"]
 
-    assert (await talk.give("delete_memory", id=new, **who))["deleted"] == 1
-    assert (await talk.give("delete_all_memories", **who))["deleted"] == 3
+    gone = (await talk.give("delete_memory", id=new, **who))["deleted"]
+    assert gone >= 1
+    assert (await talk.give("delete_all_memories", **who))["deleted"] == 4 - gone
     assert (await talk.give("search_memories", query="cat", **who))["count"] == 0
 
 
@@ -251,7 +253,7 @@ def test_a_recall_costs_what_its_budget_says_and_not_its_json(anns: Listening) -
         async with anns.talk() as talk:
             text, footer = await texts(talk, 64)
             assert text == (await talk.give("recall_memories", query="cat", budget=64))["text"]
-            assert re.fullmatch(r"\[retain, \d+ of 64 tokens; sources: a1\]", footer)
+            assert re.fullmatch(r"\[retain, \d+ of 64 tokens\]", footer)
             assert await texts(talk, 1) == ["Nothing fits in 1 tokens."]
 
     play(scene)
@@ -260,9 +262,9 @@ def test_a_recall_costs_what_its_budget_says_and_not_its_json(anns: Listening) -
 def test_the_same_memory_under_the_same_id_is_added_once(open_server: Listening) -> None:
     async def scene() -> None:
         async with open_server.talk() as talk:
-            for _ in range(3):
+            for stored in (1, 0, 0):
                 assert await talk.give("add_memory", text="Once.", id="once", user_id="once") == {
-                    "ids": ["once"], "stored": 1,
+                    "ids": ["once"], "stored": stored,
                 }  # fmt: skip
             assert (await talk.give("search_memories", query="once", user_id="once"))["count"] == 1
             assert "another text" in await talk.fail("add_memory", text="Twice.", id="once", user_id="once")
@@ -360,6 +362,17 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("recall_memories", {"query": "x", "budget": True}, "budget"),
     ("recall_memories", {"query": "x", "budget_tokens": 64}, "takes no 'budget_tokens'"),
     ("recall_memories", {"query": "x", "exclude": ["dream"]}, "dream"),
+    ("recall_memories", {"query": ""}, "query is empty"),
+    ("recall_memories", {"query": " \n\t"}, "query is empty"),
+    ("search_memories", {"query": " "}, "query is empty"),
+    ("explain_decision", {"query": ""}, "query is empty"),
+    ("ask_memory", {"question": ""}, "question is empty"),
+    ("recall_memories", {"query": "x", "exclude": list(ACTIONS)}, "no other text is left"),
+    ("recall_memories", {"query": "x", "budget": "many"}, "budget is a whole number"),
+    ("list_memories", {"limit": 101}, "limit is 100 at most"),
+    ("add_memory", {"messages": []}, "messages is empty"),
+    ("add_memory", {"text": "x", "expires_at": "soon"}, "ISO 8601, such as 2026-12-31T18:00, or never"),
+    ("add_memory", {"text": 5}, "text is text"),
     ("ask_memory", {"question": "x", "max_looks": 0}, "max_looks"),
     ("add_memory", {}, "text"),
     ("add_memory", {"text": " "}, "empty"),

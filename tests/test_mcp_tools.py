@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -13,12 +12,14 @@ from mcp_servers import in_process, play
 pytest.importorskip("mcp")
 
 from retcon import Memory
-from retcon.errors import InputError
+from retcon.errors import ConflictError, InputError
 from retcon.grant import bound_to
 from retcon.mcp import ToolVerbs, schema
-from retcon.mcp.server import NOTHING
+from retcon.mcp.server import NOTHING, _footer
 from retcon.mcp.tools import TOOLS
 from retcon.note import Scope
+from retcon.operate import ACTIONS
+from retcon.tokens import counter
 
 RECALL = TOOLS["recall_memories"]
 WHOLE = st.integers(-(10**17), 10**17)
@@ -45,7 +46,7 @@ def test_a_number_with_a_point_and_no_fraction_is_whole(number: float) -> None:
 
 @given(
     st.floats().filter(lambda number: not number.is_integer())
-    | st.text().filter(lambda text: not text.strip().lstrip("+-").replace(".0", "").isdigit())
+    | st.text().filter(lambda text: not text.strip().lstrip("+-").replace(".0", "").isdigit() and text.strip() != "")
     | st.booleans()
     | st.lists(st.integers())
 )
@@ -141,20 +142,118 @@ def test_more_is_said_only_where_something_was_left_out() -> None:
         assert not every.more
 
 
-@pytest.mark.parametrize("notes", [(), ("I adopted a cat named Pixel.",)])
-@pytest.mark.parametrize("query", ["Which cat did I adopt?", "What is the capital of France?"])
-def test_a_recall_of_nothing_says_so_in_words_and_has_no_text(query: str, notes: tuple[str, ...]) -> None:
-    async def scene(memory: Memory) -> None:
-        async with in_process(ToolVerbs(memory), None) as talk:
-            said = (await talk.client.call_tool("recall_memories", {"query": query})).content
-            found = await talk.give("recall_memories", query=query)
-            first = getattr(said[0], "text", "")
-            assert first == (found["text"] or NOTHING)
-            assert bool(found["text"]) == bool(found["sources"]) == bool(found["tokens"])
-            assert found["found"] or not found["text"]
-            assert not found["more"]
+MANY = tuple(f"On day {day} it rained on the {place}." for day in range(9) for place in ("garden", "roof", "shed"))
 
+
+def said_by(memory: Memory, tools: str | None = None, **asked: Any) -> tuple[list[str], dict[str, Any]]:
+    """The texts of a recall, as clients show them, and its values."""
+
+    async def scene() -> tuple[list[str], dict[str, Any]]:
+        async with in_process(ToolVerbs(memory), tools) as talk:
+            said = await talk.client.call_tool("recall_memories", asked)
+            return [getattr(each, "text", "") for each in said.content], await talk.give("recall_memories", **asked)
+
+    return play(scene)
+
+
+def test_a_recall_that_finds_nothing_gives_every_memory_where_they_fit() -> None:
     with Memory(":memory:") as memory:
-        for text in notes:
-            memory.add(text)
-        play(partial(scene, memory))
+        memory.add("Ann is allergic to peanuts.")
+        memory.add("Ann's old flat.", id="flat")
+        memory.supersede("flat", "Ann lives in Lisbon.")
+        memory.add("Ann had a cold.", expires_at="2001-01-01")
+        (text, line), found = said_by(memory, query="Which medication does she take?")
+    assert not found["found"]
+    assert not found["more"]
+    assert text == found["text"]
+    assert "allergic" in text
+    assert "Lisbon" in text
+    assert "flat" not in text
+    assert "cold" not in text
+    assert line == f"{NOTHING}; these are all memories."
+
+
+@pytest.mark.parametrize(
+    ("notes", "asked"),
+    [
+        ((), {}),
+        (MANY, {}),
+        (MANY[:2], {"budget": 5}),
+        (MANY[:2], {"session": "s9"}),
+        (MANY[:2], {"until": "2001-01-01"}),
+    ],
+)
+def test_a_recall_that_finds_nothing_and_cannot_show_all_says_where_to_look(
+    notes: tuple[str, ...], asked: dict[str, Any]
+) -> None:
+    with Memory(":memory:") as memory:
+        memory.add(list(notes))
+        query = {"query": "Which medication does she take?"} | asked
+        (line,), found = said_by(memory, **query)
+        (bare,), _ = said_by(memory, "recall_memories", **query)
+    assert (found["text"], found["found"], found["sources"], found["more"]) == ("", False, [], False)
+    assert line == f"{NOTHING}. list_memories shows what there is."
+    assert bare == f"{NOTHING}.", "a tool that is not offered is not named"
+
+
+def test_the_line_after_a_recall_costs_forty_tokens_at_most() -> None:
+    with Memory(":memory:") as memory:
+        memory.add(list(MANY))
+        lines = [
+            said_by(memory, query="When did it rain on the roof?", budget=budget)[0][1] for budget in (16, 64, 4096)
+        ]
+    longest = schema.RecallResult(
+        text="x", found=True, tokens=32_768, budget=32_768, action="abstract", sources=[], left_out=1,
+        tried=list(ACTIONS), more=True,
+    )  # fmt: skip
+    assert all(counter("bpe")(line) <= 40 for line in (*lines, _footer(longest)))
+
+
+@pytest.mark.parametrize("sent", ["", " ", "null", "None", None])
+def test_a_budget_that_is_a_word_for_nothing_is_the_usual_one(sent: str | None) -> None:
+    given = RECALL.read({"query": "x", "budget": sent, "exclude": sent}, bound=True)
+    assert isinstance(given, schema.RecallArguments)
+    assert (given.budget, given.exclude) == (None, None)
+
+
+@pytest.mark.parametrize("sent", ["extract", ["extract"], '["extract"]', '"extract"'])
+def test_one_action_to_exclude_is_taken_alone_and_in_a_list(sent: object) -> None:
+    given = RECALL.read({"query": "x", "exclude": sent}, bound=True)
+    assert isinstance(given, schema.RecallArguments)
+    assert given.exclude == ["extract"]
+
+
+# -- what is stored ----------------------------------------------------------------------------------------------------
+
+
+def test_a_correction_of_a_corrected_memory_corrects_its_newest_version() -> None:
+    with Memory(":memory:") as memory:
+        verbs = ToolVerbs(memory)
+        memory.add("The cat is Pixel.", id="old")
+
+        def correct(text: str, **more: Any) -> schema.AddResult:
+            return verbs.add(schema.AddArguments(text=text, supersedes="old", **more))
+
+        first, second = correct("The cat is Dot."), correct("The cat is Bo.", id="bo")
+        assert (first.stored, second.stored) == (1, 1)
+        assert [note.text for note in memory.history("old")] == [
+            "The cat is Pixel.",
+            "The cat is Dot.",
+            "The cat is Bo.",
+        ]
+        assert correct("The cat is Bo.") == schema.AddResult(ids=["bo"], stored=0)
+        assert correct("The cat is Bo.", id="bo") == schema.AddResult(ids=["bo"], stored=0)
+        with pytest.raises(ConflictError):
+            correct("The cat is Max.", id="bo")
+        assert len(memory.history("old")) == 3
+
+
+def test_a_memory_can_expire_and_a_turn_can_have_a_name() -> None:
+    with Memory(":memory:") as memory:
+        verbs = ToolVerbs(memory)
+        turn = schema.Message(role="user", content="I like figs.", name="Ann")
+        (kept,) = verbs.add(schema.AddArguments(messages=[turn])).ids
+        (brief,) = verbs.add(schema.AddArguments(text="Out until noon.", expires_at="2001-01-01T12:00")).ids
+        assert memory.get(kept).speaker == "Ann"
+        assert memory.get(brief).expires_at == "2001-01-01T12:00:00+00:00"
+        assert listed(verbs) == ["I like figs."]

@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -221,6 +222,17 @@ def test_newest_first_goes_on_where_it_was_when_all_notes_seen_are_deleted(fille
         found = filled.get("/memories", params={"order": "newest", "cursor": cursor}).json()
         assert [note["id"] for note in found["results"]] == ids[:1]
     assert error(filled.get("/memories", params={"order": "best"}), 422) == "bad_input"
+
+
+@pytest.mark.parametrize(
+    "other", [{"order": "newest"}, {"superseded": "true"}, {"expired": "true"}, {"session": "s1"}, {"user_id": "ann"}]
+)
+def test_a_cursor_of_one_list_is_refused_by_another(filled: Any, other: dict[str, str]) -> None:
+    cursor = filled.get("/memories", params={"limit": 1}).json()["next"]
+    assert filled.get("/memories", params={"limit": 2, "cursor": cursor}).status_code == 200
+    refused = filled.get("/memories", params={"limit": 1, "cursor": cursor} | other)
+    assert error(refused, 422) == "bad_input"
+    assert "order" in refused.json()["error"]["message"]
 
 
 def test_total_counts_what_is_listed_and_is_unknown_where_a_filter_narrows_it(filled: Any, memory: Memory) -> None:
@@ -486,3 +498,47 @@ def test_unknown_address_and_method_have_the_one_shape(http: Any) -> None:
     assert error(http.get("/nothing"), 404) == "no_route"
     assert error(http.put("/memories"), 405) == "method"
     assert error(http.get("/memories/"), 404) == "no_route"
+
+
+# -- repeats, and words for callers ------------------------------------------------------------------------------------
+
+
+def test_an_add_of_what_is_stored_already_says_that_nothing_changed(http: Any) -> None:
+    note = {"text": "Once.", "id": "once"}
+    assert [http.post("/memories", json=note).json()["results"][0]["event"] for _ in range(3)] == [
+        "ADD",
+        "NONE",
+        "NONE",
+    ]
+    assert "retcon_notes_added_total 1\n" in http.get("/metrics").text
+
+
+def test_the_same_correction_is_none_also_where_a_hook_redacts(path: Path) -> None:
+    with Memory(path, before_store=lambda note: replace(note, text="[cut]")) as memory, client(memory) as http:
+        (note,) = memory.add("secret")
+        assert http.put(f"/memories/{note.id}", json={"text": "secret"}).json()["event"] == "NONE"
+
+
+@pytest.mark.parametrize(
+    ("route", "body", "told"),
+    [
+        ("/memories", {"messages": []}, "messages is empty"),
+        ("/memories", {"messages": 5}, "messages is text, an object or a list"),
+        ("/memories", {"text": "x", "expires_at": 1800000000}, "expires_at is text"),
+        ("/memories", {"text": "x", "expires_at": "soon"}, "or never"),
+        ("/recall", {"query": "x", "action": "merge"}, "merge needs a model, and this server has none"),
+        ("/recall", {"query": "x", "exclude": ["retain", "extract"]}, "no action is left: exclude names all of"),
+        ("/recall", {"query": "x", "budget": -1}, "budget is 0 or more"),
+    ],
+)
+def test_what_is_wrong_is_told_in_words_of_the_route(http: Any, route: str, body: dict[str, Any], told: str) -> None:
+    refused = http.post(route, json=body)
+    error(refused, 422)
+    assert told in refused.json()["error"]["message"]
+
+
+def test_the_page_of_routes_shows_an_error_of_each_status_and_whose_notes_to_delete(http: Any) -> None:
+    page = http.get("/docs").text
+    assert "/memories?user_id=ann" in page
+    for code in ("not_found", "conflict", "bad_input", "rate", "timeout"):
+        assert f"&quot;code&quot;: &quot;{code}&quot;" in page

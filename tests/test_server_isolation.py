@@ -349,13 +349,14 @@ def test_cursor_is_read_by_the_server_alone_and_for_one_scope(both: World) -> No
 
 
 @given(st.integers(0, 2**63 - 1), st.binary(min_size=32, max_size=32))
-def test_cursor_gives_its_place_back_and_another_secret_or_scope_does_not(place: int, secret: bytes) -> None:
+def test_cursor_gives_its_place_back_and_another_secret_scope_or_list_does_not(place: int, secret: bytes) -> None:
     ann, bob = (Grant("", Scope(who)) for who in ("ann", "bob"))
-    cursor = Cursors(secret).write(ann, place)
-    assert Cursors(secret).read(ann, cursor) == place
-    for cursors, grant in ((Cursors(secret), bob), (Cursors(bytes(31) + b"x"), ann)):
+    ours, other = Cursors(secret), Cursors(bytes(31) + b"x")
+    cursor = ours.write(ann, "oldest", place)
+    assert ours.read(ann, "oldest", cursor) == place
+    for cursors, grant, listed in ((ours, bob, "oldest"), (other, ann, "oldest"), (ours, ann, "newest")):
         with pytest.raises(InputError):
-            cursors.read(grant, cursor)
+            cursors.read(grant, listed, cursor)
 
 
 def test_idempotency_keys_of_two_callers_do_not_meet(both: World) -> None:

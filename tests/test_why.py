@@ -93,7 +93,7 @@ def test_an_action_that_was_asked_for_is_said_to_be() -> None:
 @pytest.mark.parametrize(
     ("first", "then", "told"),
     [
-        ("merge", "extract", "What the model wrote could not be used, so this is the sentences that matter."),
+        ("merge", "extract", "The model could not be used, so this is the sentences that matter."),
         ("extract", "retain", "Shortening left nothing to show, so this is whole notes."),
         ("shout", "retain", "Shout gave nothing to show, so this is whole notes."),
     ],
@@ -146,6 +146,8 @@ def test_an_empty_memory_and_a_budget_of_nothing_say_so() -> None:
         empty.add("My cat is called Pixel.")
         assert empty.recall("cat?", 0).why == "No text: the budget is zero."
         assert empty.recall("cat?", 256).why == "Whole notes: everything that was found fits."
+        assert empty.recall("the capital of France?", fill=False).why == "Nothing in memory is about this."
+        assert empty.recall("cat?", fill=False, user_id="bob").why == "No text: there are no notes here to recall."
 
 
 def test_a_second_look_and_a_forced_action_say_so(memory: Memory) -> None:
@@ -169,7 +171,12 @@ def test_a_model_that_fails_is_said_to_have_failed() -> None:
 
     with Memory(":memory:", router=eager, model=FakeChat(fails)) as memory:
         memory.add([row["text"] for row in sample.notes()])
-        assert memory.recall(QUESTION, 32).why.startswith("What the model wrote could not be used, so this is ")
+        assert memory.recall(QUESTION, 32).why.startswith("The model could not be used, so this is ")
+    invents = FakeChat(["The rent is 999 euros."] * 9)
+    with Memory(":memory:", router=eager, model=invents, guard="strict") as memory:
+        memory.add([row["text"] for row in sample.notes()])
+        for _ in range(2):  # the second time what it wrote is on file
+            assert memory.recall(QUESTION, 32).why.startswith("What the model wrote could not be used, so this is ")
     with Memory(":memory:", router=eager, model=FakeChat(lambda _: "The rent is paid monthly.")) as memory:
         memory.add([row["text"] for row in sample.notes()])
         assert memory.recall(QUESTION, 32).why == (

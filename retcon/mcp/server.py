@@ -39,7 +39,7 @@ PROMPT = "with_memory"
 JSON = "application/json"
 SECONDS = 300.0  # for one call; a model on this machine may need many of them
 LONGEST = 1000  # characters of an error: a model reads it and corrects its call
-NOTHING = "Nothing in memory is about this."
+NOTHING = "Nothing in memory is about this"
 _ABOUT = "Long-term memory under a token budget. "
 _HOW = {
     "recall_memories": "Before you answer something that may depend on earlier conversations, call recall_memories "
@@ -136,7 +136,8 @@ class _Handlers:
 
     async def call_tool(self, params: Plain) -> Plain:
         try:
-            return _result(await self._call(params["name"], params.get("arguments") or {}))
+            found = await self._call(params["name"], params.get("arguments") or {})
+            return _result(found, listing="list_memories" in self.tools)
         except Exception as error:
             return {"content": [_text(error_line(error))], "isError": True}
 
@@ -189,7 +190,9 @@ class _Handlers:
         wanted = schema.RecallArguments(query=given["question"], user_id=given.get("user_id"))
         with _as_protocol_errors():
             found = await self._run(lambda verbs: verbs.recall(wanted), model=self.verbs.memory.chat is not None)
-        words = f"<memory>\n{as_data(found.text) or NOTHING}\n</memory>\n\n{given['question']}"
+        held = [as_data(found.text)] if found.text else []
+        about = [] if found.found and held else [_about_nothing(found, listing=False)]
+        words = "\n".join(["<memory>", *held, *about, f"</memory>\n\n{given['question']}"])
         return {"messages": [{"role": "user", "content": _text(words)}]}
 
 
@@ -212,26 +215,35 @@ def _as_protocol_errors() -> Iterator[None]:
         raise ProtocolError(INTERNAL_ERROR, error_line(error)) from None
 
 
-def _result(found: BaseModel) -> Plain:
+def _result(found: BaseModel, *, listing: bool) -> Plain:
     """The values, and the same as text for clients that read nothing else.
 
-    A recall comes as its text alone, with a short second part: as JSON it would cost more than its budget.
+    A recall comes as its text alone, with one short line after it: as JSON it would cost more than its budget.
     """
     plain = _plain(found)
-    words = _recall_words(found) if isinstance(found, schema.RecallResult) else [_json(plain)]
+    words = _recall_words(found, listing=listing) if isinstance(found, schema.RecallResult) else [_json(plain)]
     return {"content": [_text(each) for each in words], "structuredContent": plain}
 
 
-def _recall_words(found: schema.RecallResult) -> list[str]:
-    if not found.text:
-        return [f"Nothing fits in {found.budget} tokens." if found.found and found.left_out else NOTHING]
-    return [found.text, _footer(found)]
+def _recall_words(found: schema.RecallResult, *, listing: bool) -> list[str]:
+    if found.text and found.found:
+        return [found.text, _footer(found)]
+    return [*([found.text] if found.text else []), _about_nothing(found, listing=listing)]
 
 
 def _footer(found: schema.RecallResult) -> str:
+    """One line outside of the budget; the ids of sources, which cost more than all of it, are in the values."""
     again = f"; for another text exclude {json.dumps(found.tried)}" if found.more else ""
-    sources = ", ".join(each.id for each in found.sources[:10])
-    return f"[{found.action}, {found.tokens} of {found.budget} tokens; sources: {sources or 'none'}{again}]"
+    return f"[{found.action}, {found.tokens} of {found.budget} tokens{again}]"
+
+
+def _about_nothing(found: schema.RecallResult, *, listing: bool) -> str:
+    """The line of a recall that found nothing, or nothing that fits."""
+    if found.found and found.left_out:
+        return f"Nothing fits in {found.budget} tokens."
+    if found.text:
+        return f"{NOTHING}; these are all memories."
+    return f"{NOTHING}. list_memories shows what there is." if listing else f"{NOTHING}."
 
 
 def _plain(found: BaseModel) -> Plain:

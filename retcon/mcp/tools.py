@@ -140,8 +140,8 @@ TOOLS = {
         ),
         Tool(
             "delete_memory",
-            "Delete one memory and everything made from it, for good. Use it only where the user asks for it; to "
-            "correct a memory use add_memory with `supersedes`, which keeps the history.",
+            "Delete one memory with all its versions and everything made from it, for good. Use it only where the user "
+            "asks for it; to correct a memory use add_memory with `supersedes`, which keeps the history.",
             schema.OneArguments,
             schema.DeleteResult,
             ToolVerbs.delete,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
@@ -13,8 +14,9 @@ from retcon.grant import EVERYTHING, Grant, own_names
 from retcon.ladder import Answer, Look
 from retcon.mcp import schema
 from retcon.memory import DEFAULT_BUDGET, Memory
-from retcon.note import Note, Recall, Scope, Source
+from retcon.note import RETAIN, Note, Recall, Scope, Source
 from retcon.operate import usable
+from retcon.serving import check_expiry
 from retcon.store import Deleted
 from retcon.where import Where
 
@@ -55,27 +57,41 @@ class ToolVerbs:
         """Store a text or the turns of a conversation."""
         if (given.text is None) == (given.messages is None):
             raise InputError("give a text, or messages, and not both")
+        check_expiry(given.expires_at)
         if given.supersedes is not None:
             return self._correct(given, given.supersedes)
-        what: Any = given.text if given.messages is None else [turn.model_dump() for turn in given.messages]
+        if given.messages == []:
+            raise InputError("messages is empty: give one at least")
+        what: Any = given.text if given.messages is None else [_turn(turn) for turn in given.messages]
         note_id = self._note_id(given.id)
+        again = self._is_stored(note_id)
         with own_names({note_id or "": given.id or ""}):
-            stored = self.memory.add(
-                what, id=note_id, **asdict(self.grant_for(given).scope), session=given.session,
-                speaker=given.speaker, timestamp=given.timestamp, metadata=given.metadata,
-            )  # fmt: skip
-        return schema.AddResult(ids=[note.id for note in stored], stored=len(stored))
+            stored = self.memory.add(what, id=note_id, **asdict(self.grant_for(given).scope), **_said(given))
+        return schema.AddResult(ids=[note.id for note in stored], stored=0 if again else len(stored))
 
     def _correct(self, given: schema.AddArguments, old: str) -> schema.AddResult:
         if given.text is None:
             raise InputError("a correction is one text: give text, not messages")
-        found, new_id = self._note(old, given).id, self._note_id(given.id)
-        with own_names({found: old, new_id or "": given.id or ""}):
-            stored = self.memory.supersede(
-                found, given.text, new_id=new_id, timestamp=given.timestamp,
-                speaker=given.speaker, session=given.session, metadata=given.metadata,
-            )  # fmt: skip
-        return schema.AddResult(ids=[stored.id], stored=1)
+        new_id, said = self._note_id(given.id), _said(given)
+        newest = self._newest(self._note(old, given), new_id)
+        if new_id is None and newest.text == given.text and not any(said.values()):
+            return schema.AddResult(ids=[newest.id], stored=0)
+        again = self._is_stored(new_id)
+        with own_names({newest.id: old, new_id or "": given.id or ""}):
+            stored = self.memory.supersede(newest.id, given.text, new_id=new_id, **said)
+        return schema.AddResult(ids=[stored.id], stored=0 if again else 1)
+
+    def _newest(self, note: Note, new_id: str | None) -> Note:
+        """The newest version of the note; of a correction that is made once more, the note that it corrects."""
+        while note.superseded_by is not None and note.superseded_by != new_id:
+            deadline.check()
+            note = self.memory.get(note.superseded_by)
+        return note
+
+    def _is_stored(self, note_id: str | None) -> bool:
+        with suppress(NotFoundError):
+            return note_id is not None and bool(self.memory.get(note_id))
+        return False
 
     def page(self, given: schema.ListArguments) -> schema.ListResult:
         """A page of memories, newest first."""
@@ -103,7 +119,9 @@ class ToolVerbs:
 
     def search(self, given: schema.SearchArguments) -> schema.SearchResult:
         """Ranked memories."""
-        hits = self.memory.search(given.query, where=self._where(given, given.metadata), top_k=given.top_k)
+        hits = self.memory.search(
+            _words("query", given.query), where=self._where(given, given.metadata), top_k=given.top_k
+        )
         found = [
             schema.FoundItem(
                 id=hit.id, text=hit.text[: schema.LONGEST_EXCERPT], score=hit.score, rank=hit.rank,
@@ -115,14 +133,35 @@ class ToolVerbs:
         return schema.SearchResult(results=found, count=len(found))
 
     def recall(self, given: schema.RecallArguments) -> schema.RecallResult:
-        """The best text within the budget; none where nothing in memory is about the query."""
-        where, budget = self._where(given), self._budget(given.budget)
-        recall = self.memory.recall(given.query, budget, where=where, exclude=given.exclude or (), fill=False)
+        """The best text within the budget.
+
+        Where nothing in memory is about the query it is every memory, whole, or no text where they do not fit: a word
+        that notes put another way must not make them seem not to be there.
+        """
+        query, where, budget = _words("query", given.query), self._where(given), self._budget(given.budget)
+        self._check_exclude(given.exclude)
+        recall = self.memory.recall(query, budget, where=where, exclude=given.exclude or (), fill=False)
+        if not recall.found and not where.only:
+            recall = self._recall_all(query, budget, where) or recall
         return schema.RecallResult(
             text=recall.text, found=recall.found, tokens=recall.tokens, budget=recall.budget, action=recall.action,
             sources=_sources(recall.sources), tried=list(recall.tried), left_out=len(recall.dropped),
             more=recall.found and self._more(recall), warnings=list(recall.warnings),
         )  # fmt: skip
+
+    def _recall_all(self, query: str, budget: int, where: Where) -> Recall | None:
+        """Every note of the scope, whole; None where that is more than the budget, or than one recall looks at."""
+        recall = self.memory.recall(query, budget, where=where, action=RETAIN)
+        if not recall.text or any(drop.code != "duplicate" for drop in recall.dropped):
+            return None
+        held = self.memory.store.count(where.scope, superseded=False, now=where.unexpired(self.memory.now()).only.now)
+        whole = all(source.whole for source in recall.sources) and held <= len(recall.cluster.hits)
+        return recall if whole else None
+
+    def _check_exclude(self, exclude: list[str] | None) -> None:
+        able = usable(self.memory.chat)
+        if set(able) <= set(exclude or ()):
+            raise InputError(f"no other text is left: {', '.join(able)} were all tried")
 
     def _more(self, recall: Recall) -> bool:
         """Whether another action may show what this text left out."""
@@ -137,8 +176,8 @@ class ToolVerbs:
                 "use recall_memories and read the text yourself"
             )
         answer = self.memory.ask(
-            given.question, self._budget(given.budget), where=self._where(given), max_looks=given.max_looks,
-            safe=given.safe, seen=self._go_on,
+            _words("question", given.question), self._budget(given.budget), where=self._where(given),
+            max_looks=given.max_looks, safe=given.safe, seen=self._go_on,
         )  # fmt: skip
         return _ask_result(answer)
 
@@ -187,8 +226,9 @@ class ToolVerbs:
 
     def explain(self, given: schema.RecallArguments) -> schema.DecisionResult:
         """The decision alone."""
-        where, budget = self._where(given), self._budget(given.budget)
-        decision = self.memory.decide(given.query, budget, where=where, exclude=given.exclude or (), fill=False)
+        query, where, budget = _words("query", given.query), self._where(given), self._budget(given.budget)
+        self._check_exclude(given.exclude)
+        decision = self.memory.decide(query, budget, where=where, exclude=given.exclude or (), fill=False)
         plain = decision.to_dict() | {"budget": decision.budget}
         return schema.DecisionResult(**{name: plain[name] for name in schema.DecisionResult.model_fields})
 
@@ -217,6 +257,22 @@ class _Room:
         """The notes for which there is room."""
         while self.left > 0 and (note := next(notes, None)) is not None:
             yield note
+
+
+def _words(what: str, given: str) -> str:
+    """The query or question; one without a word in it is about nothing."""
+    if not given.strip():
+        raise InputError(f"{what} is empty: say what to look for; list_memories shows all that there is")
+    return given
+
+
+def _turn(turn: schema.Message) -> dict[str, Any]:
+    return turn.model_dump(exclude_none=True)
+
+
+def _said(given: schema.AddArguments) -> dict[str, Any]:
+    """What a note may say beside its text."""
+    return {name: getattr(given, name) for name in ("session", "speaker", "timestamp", "metadata", "expires_at")}
 
 
 def _sources(sources: tuple[Source, ...]) -> list[schema.SourceItem]:

@@ -66,6 +66,20 @@ WHY = {
     504: "It took too long; nothing was written.",
     507: "The notes of this key have reached their quota; nothing was written.",
 }
+EXAMPLES = {
+    400: ("bad_json", "the body is not JSON"),
+    401: ("key", "send a key: Authorization: Bearer rk-..."),
+    403: ("scope", "this key is bound to another user_id"),
+    404: ("not_found", "no note has the id '4f1c2a'"),
+    409: ("conflict", "the id '4f1c2a' is taken by another text"),
+    413: ("too_large", "the body has more than 1,048,576 bytes"),
+    422: ("bad_input", "query is missing"),
+    429: ("rate", "too many requests with this key"),
+    502: ("model_unavailable", "http://localhost:11434/v1: connection refused"),
+    503: ("overloaded", "too many requests at once, try again"),
+    504: ("timeout", "not done in time; nothing was written"),
+    507: ("quota", "this key has 1,000 notes, 1 more are over its quota of 1,000; nothing was written"),
+}
 ALWAYS = (401, 403, 413, 422, 429, 503, 504)
 
 
@@ -197,11 +211,16 @@ def build(
 def _responses(out: type[Any] | None, *more: int) -> dict[int | str, dict[str, Any]]:
     """What a route may answer, for the OpenAPI document."""
     found: dict[int | str, dict[str, Any]] = {
-        code: {"model": s.ErrorOut, "description": WHY[code]} for code in sorted({*ALWAYS, *more})
+        code: {"model": s.ErrorOut, "description": WHY[code], "content": _example(*EXAMPLES[code])}
+        for code in sorted({*ALWAYS, *more})
     }
     if out is not None:
         found[200] = {"model": out, "description": (out.__doc__ or "").splitlines()[0]}
     return found
+
+
+def _example(code: str, message: str) -> Plain:
+    return {"application/json": {"example": {"error": {"code": code, "message": message}}}}
 
 
 def _responses_of_ask() -> dict[int | str, dict[str, Any]]:
@@ -231,7 +250,7 @@ def _add_write_routes(app: FastAPI, service: Service) -> None:
 
     @app.delete("/memories/{id}", responses=_responses(s.DeletedOut, 404), tags=["write"])
     async def delete_memory(request: Request, id: NoteId, key: Key = None) -> Response:  # noqa: A002
-        """Delete a note and all that stands on it. A note that it corrected is current again."""
+        """Delete a memory with all its versions, and all that stands on them."""
         return await service.write(request, key, verbs.delete, id)
 
     @app.post("/memories/{id}/supersede", responses=_responses(s.SupersedeOut, 400, 404, 409, 507), tags=["write"])
@@ -345,7 +364,8 @@ def _encode(verb: Callable[[Grant, *Given], Plain], grant: Grant, *given: *Given
 
 
 def _tally(answer: Plain) -> dict[str, int]:
-    return {"added": len(answer.get("results", ())) or int("supersedes" in answer), "deleted": answer.get("deleted", 0)}
+    added = sum(each["event"] == "ADD" for each in answer.get("results", ()))
+    return {"added": added or int("supersedes" in answer), "deleted": answer.get("deleted", 0)}
 
 
 def to_json(value: Any) -> bytes:

@@ -19,6 +19,7 @@ DESCRIPTION = (
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'",
 }
+_ASKED = {("DELETE", "/memories"): "?user_id=ann"}  # what a route without a body cannot do without
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; color: #1b1f24;
   background: #fff }
@@ -69,14 +70,16 @@ def _route(found: dict[str, Any], path: str, method: str, route: dict[str, Any])
     for code, answer in route["responses"].items():
         shown = _schema(found, answer)
         yield f"<details><summary>{code}: {_prose(answer.get('description', ''))}</summary>"
-        for example in shown.get("examples", [])[:1]:
+        own = answer.get("content", {}).get("application/json", {}).get("example")
+        for example in [own] if own else shown.get("examples", [])[:1]:
             yield f"<pre>{escape(json.dumps(example, indent=2))}</pre>"
         yield "</details>"
 
 
 def _curl(path: str, method: str, asked: dict[str, Any]) -> str:
     first = "" if method == "GET" else f" -X {method}"
-    line = f'curl{first} "$URL{path.replace("{id}", "4f1c2a")}" -H "Authorization: Bearer $KEY"'
+    where = path.replace("{id}", "4f1c2a") + _ASKED.get((method, path), "")
+    line = f'curl{first} "$URL{where}" -H "Authorization: Bearer $KEY"'
     if not asked:
         return line
     example = json.dumps(asked.get("examples", [{}])[0])

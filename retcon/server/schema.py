@@ -24,7 +24,7 @@ FILTERS = (
     "and metadata keys; values that must be equal, or eq, ne, gt, gte, lt, lte, in, nin, contains, icontains; "
     "AND, OR, NOT."
 )
-EXPIRES = "From then on it is not recalled, and the next purge removes it: ISO 8601, or never."
+EXPIRES = "From then on it is not recalled, and the next purge removes it: ISO 8601 (not seconds), or never."
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -174,7 +174,7 @@ class ListQuery(ScopeQuery):
     order: Literal["oldest", "newest"] = Field("oldest", description="Which note comes first.")
     limit: Annotated[int, Field(ge=1)] = 100
     offset: Annotated[int, Field(ge=0)] = 0
-    cursor: str | None = Field(None, description="`next` of the page before, which had the same `order`.")
+    cursor: str | None = Field(None, description="`next` of the page before; order and filters stay the same.")
 
 
 class HistoryQuery(BaseModel):
@@ -260,7 +260,7 @@ class NoteOut(BaseModel):
 
 
 class EventOut(BaseModel):
-    """One note that was written."""
+    """One note that was written; `event` is NONE where the same was stored before."""
 
     id: str
     memory: str

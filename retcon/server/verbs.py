@@ -16,11 +16,12 @@ from typing import Any, Literal
 from retcon import deadline, validate
 from retcon.errors import InputError, NotFoundError
 from retcon.grant import IDS, Grant, own_names
-from retcon.ladder import Look
+from retcon.ladder import Answer, Look
 from retcon.memory import Memory
 from retcon.note import Decision, Hit, Note, Recall, Scope
-from retcon.operate import usable
+from retcon.operate import ACTIONS, usable
 from retcon.route import Router
+from retcon.screen import screen
 from retcon.server.cursors import Cursors
 from retcon.server.idempotency import KeyedWrite
 from retcon.server.limits import Limits
@@ -39,6 +40,7 @@ from retcon.server.schema import (
     parse_json,
 )
 from retcon.server.stream import Event
+from retcon.serving import check_expiry
 from retcon.store import Deleted
 from retcon.trace import span
 from retcon.where import Where
@@ -82,17 +84,20 @@ class HttpVerbs:
             linked = self._link(grant, drafts, names)
             named = [_name_draft(draft, keyed, number) for number, draft in enumerate(linked)]
             self._check_quota(grant, [draft.get("id") for draft in named])
+            known = {name for name in names if self._is_stored(name)}
             single = isinstance(what, (str, Mapping))
             with span("retcon.add", notes=len(named)), own_names(names):
                 stored = self.memory.add(named[0] if single and named else named)
-            return [[note.id, note.created_at] for note in stored]
+            return [[note.id, note.created_at, *(["NONE"] if note.id in known else [])] for note in stored]
 
         def answer(kept: Any) -> dict[str, Any]:
             pairs = zip(kept, drafts, strict=True)
-            told = (_event("ADD", note_id, at, self._text(note_id, draft["text"])) for (note_id, at), draft in pairs)
-            return {"results": list(told)}
+            return {"results": [self._added(*each, text=draft["text"]) for each, draft in pairs]}
 
         return Write(["add", body.model_dump()], do, answer)
+
+    def _added(self, note_id: str, created_at: str, event: str = "ADD", *, text: str) -> dict[str, Any]:
+        return _event(event, note_id, created_at, self._text(note_id, text))
 
     def supersede(self, grant: Grant, note_id: str, body: SupersedeIn) -> Write:
         """The write that corrects a note."""
@@ -105,6 +110,7 @@ class HttpVerbs:
     def _correct(self, verb: str, grant: Grant, note_id: str, body: SupersedeIn) -> Write:
         text = _one_of(text=body.text, memory=body.memory)
         self._check_length("text", text, self.limits.text)
+        check_expiry(body.expires_at)
         chosen = None if body.new_id is None else grant.name(body.new_id)
         fields = {name: getattr(body, name) for name in _CORRECTED}
 
@@ -112,7 +118,7 @@ class HttpVerbs:
             old = grant.find(note_id, self.memory.get)
             if verb == "update":
                 old = self._newest(old)
-                if chosen is None and _says(old, text, fields):
+                if chosen is None and self._says(old, text, fields):
                     return [old.id, old.created_at, None]
             names = {old.id: note_id} | ({} if chosen is None else {chosen: body.new_id or ""})
             new_id = chosen or (keyed.note_id(0) if keyed else None)
@@ -130,6 +136,13 @@ class HttpVerbs:
 
         return Write([verb, note_id, body.model_dump()], do, answer)
 
+    def _says(self, note: Note, text: str, fields: Mapping[str, Any]) -> bool:
+        """Whether the note says this already, as the memory's hook would store it."""
+        given = {name: value for name, value in fields.items() if value is not None}
+        draft = validate.note({"id": note.id, "text": text, **given}, created_at=note.created_at or "")
+        (asked,) = screen([draft], self.memory.before_store)
+        return asked.text == note.text and all(getattr(asked, name) == getattr(note, name) for name in given)
+
     def _newest(self, note: Note) -> Note:
         while note.superseded_by is not None:
             deadline.check()
@@ -145,7 +158,7 @@ class HttpVerbs:
         return ""
 
     def delete(self, grant: Grant, note_id: str) -> Write:
-        """The write that deletes a note and all that stands on it."""
+        """The write that deletes a note with all its versions, and all that stands on them."""
 
         def do(_: KeyedWrite | None) -> Any:
             note = grant.find(note_id, self.memory.get)
@@ -169,6 +182,8 @@ class HttpVerbs:
 
     def _drafts(self, grant: Grant, what: Any, body: AddIn, names: dict[str, str]) -> list[dict[str, Any]]:
         """The fields of each note, every one of them within the grant; `names` gets the caller's names of them."""
+        if what == []:
+            raise InputError("messages is empty: give one at least")
         if isinstance(what, list) and len(what) > self.limits.messages:
             raise _too_much("messages", len(what), self.limits.messages)
         if body.id is not None and isinstance(what, list):
@@ -179,6 +194,7 @@ class HttpVerbs:
             scope = grant.narrow(validate.scope(*(draft.get(name) for name in IDS)))
             draft |= {name: value for name in IDS if (value := getattr(scope, name)) is not None}
             self._check_length("text", draft["text"], self.limits.text)
+            check_expiry(draft.get("expires_at"))
             if "id" in draft:
                 given, draft["id"] = draft["id"], grant.name(draft["id"])
                 names[draft["id"]] = given
@@ -262,13 +278,15 @@ class HttpVerbs:
             filters=_parse_object("filters", query.filters),
         )  # fmt: skip
         where = where if query.expired else where.unexpired(self.memory.now())
-        start, offset = (0, query.offset) if query.cursor is None else (self.cursors.read(grant, query.cursor), 0)
+        start, offset, asked = 0, query.offset, _listed(query)
+        if query.cursor is not None:
+            start, offset = self.cursors.read(grant, asked, query.cursor), 0
         listed = self.memory.store.all(
             where.scope, where.only, after=start or None, superseded=query.superseded, order=query.order
         )
         with span("retcon.list", limit=query.limit):
             results, more = self._fill(_from_number(offset, listed), query.limit)
-            cursor = self.cursors.write(grant, self._place(results, start)) if more else None
+            cursor = self.cursors.write(grant, asked, self._place(results, start)) if more else None
         total = None
         if not where.only:
             total = self.memory.store.count(where.scope, superseded=query.superseded, now=where.only.now)
@@ -290,6 +308,7 @@ class HttpVerbs:
     def decide(self, grant: Grant, body: DecideIn) -> dict[str, Any]:
         """The decision alone, with what each feature adds to it."""
         self._check_query(body)
+        self._check_actions(None, body.exclude)
         where = self._where(grant, body)
         with span("retcon.decide", budget=body.budget) as current:
             found = self.memory.decide(
@@ -302,6 +321,7 @@ class HttpVerbs:
     def recall(self, grant: Grant, body: RecallIn) -> dict[str, Any]:
         """The best text within the budget; with `candidates`, every candidate and what became of it."""
         self._check_query(body)
+        self._check_actions(body.action, body.exclude)
         where = self._where(grant, body)
         with span("retcon.recall", budget=body.budget) as current:
             found = self.memory.recall(
@@ -319,7 +339,11 @@ class HttpVerbs:
         return last.data
 
     def ask_stream(self, grant: Grant, body: AskIn) -> Iterator[Event]:
-        """An event `seen` for each look as it happens, then `answer`."""
+        """An event `seen` for each look as it happens, then `answer`.
+
+        Looks that nobody read wait for one that was: where the model fails at every look, there is no event before the
+        error.
+        """
         question = _one_of(question=body.question, query=body.query)
         if self.memory.chat is None:
             raise Refusal(422, "no_model", "this server has no model to ask: recall gives the text to read yourself")
@@ -331,13 +355,17 @@ class HttpVerbs:
                 question, body.budget, where=where, max_looks=body.max_looks, max_tokens=body.max_tokens,
                 safe=body.safe, fill=body.fill,
             )  # fmt: skip
+            held: list[Event] = []
             for number, step in enumerate(looks):
-                if isinstance(step, Look):
-                    yield Event("seen", _seen(step, number + 1))
-                    deadline.check()
-                else:
+                if isinstance(step, Answer):
                     current.set_attribute("looks", number)
-                    yield Event("answer", step.to_dict())
+                    yield from (*held, Event("answer", step.to_dict()))
+                else:
+                    held.append(Event("seen", _seen(step, number + 1)))
+                    if step.error is None and step.recall.text:
+                        yield from held
+                        held = []
+                    deadline.check()
 
     def count(self, grant: Grant) -> int:
         """How many notes the caller may see."""
@@ -397,6 +425,14 @@ class HttpVerbs:
         self._check_length("query", body.query, self.limits.query)
         self._check_budget(body.budget)
 
+    def _check_actions(self, action: str | None, exclude: Sequence[str]) -> None:
+        able = usable(self.memory.chat)
+        if action in ACTIONS and action not in able:
+            message = f"{action} needs a model, and this server has none; without one: {', '.join(able)}"
+            raise Refusal(422, "no_model", message)
+        if action is None and set(able) <= set(exclude):
+            raise InputError(f"no action is left: exclude names all of {', '.join(able)}")
+
     def _check_budget(self, budget: int) -> None:
         if budget > self.limits.budget:
             raise _too_much("budget", budget, self.limits.budget)
@@ -428,13 +464,6 @@ def _one_of(**given: Any) -> Any:
     return found[0]
 
 
-def _says(note: Note, text: str, fields: Mapping[str, Any]) -> bool:
-    """Whether the note says this already."""
-    given = {name: value for name, value in fields.items() if value is not None}
-    asked = validate.note({"id": note.id, "text": text, **given}, created_at=note.created_at or "")
-    return asked.text == note.text and all(getattr(asked, name) == getattr(note, name) for name in given)
-
-
 def _name_draft(draft: dict[str, Any], keyed: KeyedWrite | None, number: int) -> dict[str, Any]:
     return draft if keyed is None or "id" in draft else {**draft, "id": keyed.note_id(number)}
 
@@ -464,6 +493,7 @@ def _seen(look: Look, number: int) -> dict[str, Any]:
     """A look in brief: the answer at the end holds all of it."""
     told = look.to_dict()
     brief = {name: told[name] for name in ("action", "abstained", "error", "usage")}
+    brief["abstained"] = look.abstained and look.error is None  # a reader that failed has not read it
     return {"look": number, **brief, "tokens": look.recall.tokens, "budget": look.recall.budget}
 
 
@@ -499,6 +529,11 @@ def _parse_object(what: str, text: str | None) -> dict[str, Any] | None:
     if not isinstance(found, dict):
         raise InputError(f"{what} is a JSON object")
     return found
+
+
+def _listed(query: ListQuery) -> str:
+    """What makes the pages of two requests pages of one list."""
+    return query.model_dump_json(exclude={"limit", "offset", "cursor"})
 
 
 def _from_number(number: int, notes: Iterator[Note]) -> Iterator[Note]:

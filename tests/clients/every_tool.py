@@ -54,7 +54,8 @@ async def use_every_tool(call: Call) -> None:
     (origin,) = (await use("get_memory_sources", ids=[new]))["sources"]
     assert [each["id"] for each in origin["versions"]] == [cat, new]
     assert (await use("explain_decision", query="Which cat?", budget=64))["reason"]
-    assert (await use("delete_memory", id=new))["deleted"] == 1
-    assert (await use("delete_all_memories"))["deleted"] == 3
+    gone = (await use("delete_memory", id=new))["deleted"]
+    assert gone >= 1
+    assert (await use("delete_all_memories"))["deleted"] == 4 - gone
     assert used == set(TOOLS)
     assert set(FEW) < used
