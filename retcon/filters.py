@@ -33,7 +33,7 @@ _IDS = ("user_id", "agent_id", "run_id")
 _TEXTS = ("session", "speaker")
 _TIMES = ("timestamp", "created_at")
 _EDGES = {"since": "gte", "until": "lte"}  # of the timestamp
-_JOINS = {f"{sign}{word}": word.lower() for word in ("AND", "OR", "NOT", "and", "or", "not") for sign in ("", "$")}
+JOINS = {f"{sign}{word}": word.lower() for word in ("AND", "OR", "NOT", "and", "or", "not") for sign in ("", "$")}
 
 Check = Callable[["Facts"], bool]
 
@@ -83,8 +83,8 @@ class _Reader:
         return _join("and", parts)
 
     def _entry(self, name: str, value: object, depth: int, *, narrows: bool) -> Sequence[Condition | Junction]:
-        if name in _JOINS:
-            joined = self._joined(_JOINS[name], value, depth, narrows=narrows)
+        if name in JOINS:
+            joined = self._joined(JOINS[name], value, depth, narrows=narrows)
             return [] if joined is None else [joined]
         if name in _IDS:
             self._narrow(name, value, narrows=narrows)

@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,7 @@ DEFAULT_PATH = "retcon.db"
 DEFAULT_BUDGET = 256
 TIMEOUT = 60.0  # seconds of one recall or ask for a model that the memory opens; another kind has its own
 Expiry = str | date | timedelta  # a datetime is a date
+Versions = Literal["all", "one"]  # of a note that is deleted
 MODELS = ("model", "reader")  # of what a router was learned with
 
 
@@ -213,10 +214,16 @@ class Memory(Hints):
     def _store(self, notes: Iterable[Note]) -> list[Note]:
         return self.store.get_many(self.store.add(list(screen(notes, self.before_store))))
 
-    def delete(self, id: str | Iterable[str]) -> Deleted:  # noqa: A002
-        """What went: the note, or notes, with every record, index entry and vector on them, in one transaction."""
+    def delete(self, id: str | Iterable[str], *, versions: Versions = "all") -> Deleted:  # noqa: A002
+        """What went: the note, or notes, with every record, index entry and vector on them, in one transaction.
+
+        Every version of a note goes with it, older and newer ones. With `versions="one"` the very note of that id
+        alone goes; a note that it had corrected becomes current again.
+        """
+        if versions not in ("all", "one"):
+            raise InputError(f"versions is 'all' or 'one', not {quote(versions)}")
         ids = [id] if isinstance(id, str) or not isinstance(id, Iterable) else id
-        return self.store.delete([validate.note_id(each) for each in ids])
+        return self.store.delete([validate.note_id(each) for each in ids], versions=versions == "all")
 
     def delete_all(
         self,
@@ -231,17 +238,18 @@ class Memory(Hints):
             raise InputError("name a user_id, agent_id or run_id to delete; everything=True empties the store")
         return self.store.delete_all(scope)
 
-    def purge(self) -> bool:
+    def purge(self, *, expired: bool = True) -> bool:
         """Whether deleted words are gone from the files, which are rewritten for it; False while others read.
 
-        Notes that have expired are deleted first, with all that stands on them and the versions that they corrected.
-        `close` does it where a delete waits for it, and a server does it in the background. A rewrite takes about a
-        second for 100 MB, and writers wait for it. What could not be purged stays due, in the file.
+        Notes that have expired are deleted first, with all that stands on them and the versions that they corrected;
+        with `expired=False` they stay. `close` purges without them where a delete waits for it; a server purges with
+        them, in the background. A rewrite takes about a second for 100 MB, and writers wait for it. What could not be
+        purged stays due, in the file.
         """
-        return self.store.purge(at=self._stamp(), now=self._utc())
+        return self.store.purge(at=self._stamp(), now=self._utc() if expired else None)
 
     def count_unpurged(self) -> int:
-        """How many deletes there were whose words may still lie in the files, and notes that have expired since."""
+        """How much waits for a purge: deletes whose words may still lie in the files, and notes that have expired."""
         return self.store.count_unpurged(now=self._utc())
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -617,12 +625,12 @@ class Memory(Hints):
     def close(self, *, purge: bool = True) -> None:
         """Close the file, and the model if the memory opened it; the memory cannot be used after.
 
-        Where a delete or an expired note waits for a purge, that comes first; with `purge=False` it stays due.
+        Where a delete waits for a purge, that comes first; with `purge=False` it stays due. Expired notes stay.
         """
         if purge:
             with contextlib.suppress(StoreError):  # closed before, or not to be written: it stays due
-                if self.count_unpurged():
-                    self.purge()
+                if self.store.count_unpurged():
+                    self.purge(expired=False)
         self.store.close()
         close = getattr(self.chat, "close", None)
         if self._owns_chat and close is not None:

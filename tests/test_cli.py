@@ -49,7 +49,7 @@ READING = (
 def test_verbs_are_the_ones_this_version_has() -> None:
     assert set(VERBS) == {
         "add", "supersede", "delete", "get", "list", "history", "search", "recall", "decide", "ask", "export",
-        "load", "cache", "check", "backup", "restore", "label", "fit", "calibrate", "crossfit", "bench", "report",
+        "load", "cache", "check", "backup", "restore", "purge", "label", "fit", "calibrate", "crossfit", "bench", "report",
         "advise", "mechanism", "serve", "keys", "mcp", "doctor", "demo", "version",
     }  # fmt: skip
 
@@ -207,6 +207,32 @@ def test_delete_removes_every_id_or_none(cats: Path) -> None:
     assert fine("get", "a1")
     assert document("delete", "a1", "b1", "--yes") == {"notes": 2, "records": 0, "purged": True, "warning": None}
     assert [note["id"] for note in document("list")["results"]] == ["a2"]
+
+
+def test_delete_takes_every_version_unless_one_is_said(cats: Path) -> None:
+    fine("supersede", "a1", "Dot it is.", "--new-id", "a3")
+    assert fine("delete", "a3", "--versions", "one", "-y") == "deleted 1 note\n"
+    assert "superseded_by" not in document("get", "a1")
+    fine("supersede", "a1", "Dot it is.", "--new-id", "a4")
+    assert fine("delete", "a1", "-y") == "deleted 2 notes\n"
+    assert [note["id"] for note in document("list", "--superseded")["results"]] == ["b1", "a2"]
+
+
+def test_delete_asks_about_the_versions_that_go_too(cats: Path) -> None:
+    fine("supersede", "a1", "Dot it is.", "--new-id", "a3")
+    shown, _ = at_terminal(["delete", "a3"], "n\n")
+    assert "delete 2 notes (a1, a3)?" in shown
+
+
+def test_only_purge_deletes_what_has_expired(cats: Path) -> None:
+    fine("add", "a stale zebracode", "--id", "old", "--expires", "2020-01-01")
+    for line in (*READING, "list --expired", "delete b1 --yes"):
+        fine(*line.split())
+    assert document("get", "old")["text"] == "a stale zebracode"
+    assert document("purge") == {"expired": 1, "purged": True}
+    assert "old" in complaint("get", "old")
+    assert b"zebracode" not in bytes_of(cats)
+    assert fine("purge") == "deleted 0 expired notes\n"
 
 
 def test_delete_all_takes_the_scope_alone(cats: Path) -> None:

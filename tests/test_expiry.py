@@ -17,6 +17,7 @@ from retcon import Memory
 from retcon.errors import InputError, NotFoundError
 from retcon.model import FakeChat
 from retcon.retrieve import RETRIEVERS
+from retcon.store.deleting import EXPIRED
 
 NOON = datetime(2026, 5, 9, 12, tzinfo=UTC)
 
@@ -173,27 +174,40 @@ def test_a_purge_removes_expired_notes_with_their_records_and_words(memory: Memo
 
 
 @pytest.mark.parametrize("place", ["file", ":memory:"])
-def test_close_purges_what_has_expired_and_only_that(path: Path, clock: Clock, place: str) -> None:
-    memory = Memory(path if place == "file" else place, now=clock)
-    memory.add("soon gone", id="a", expires_at=timedelta(hours=1))
-    memory.add("later gone", id="b", expires_at=timedelta(hours=3))
-    clock.go(hours=2)
-    if place == ":memory:":
+def test_a_purge_takes_what_has_expired_and_only_that(path: Path, clock: Clock, place: str) -> None:
+    with Memory(path if place == "file" else place, now=clock) as memory:
+        memory.add("soon gone", id="a", expires_at=timedelta(hours=1))
+        memory.add("later gone", id="b", expires_at=timedelta(hours=3))
+        clock.go(hours=2)
+        assert memory.purge(expired=False)
+        assert [note.id for note in memory.get_all(expired=True)] == ["a", "b"]
         assert memory.purge()
         assert [note.id for note in memory.get_all(expired=True)] == ["b"]
-        return
-    memory.close()
-    with Memory(path, now=clock) as again:
-        assert [note.id for note in again.get_all(expired=True)] == ["b"]
 
 
-def test_close_without_a_purge_keeps_what_has_expired(path: Path, clock: Clock) -> None:
+@pytest.mark.parametrize("deleted", [False, True])
+@pytest.mark.parametrize("purge", [False, True])
+def test_no_close_deletes_what_has_expired(path: Path, clock: Clock, purge: bool, deleted: bool) -> None:
     memory = Memory(path, now=clock)
     memory.add("soon gone", id="a", expires_at=timedelta(hours=1))
+    memory.add("a zebracode", id="b")
     clock.go(hours=2)
-    memory.close(purge=False)
+    if deleted:
+        memory.delete("b")
+    memory.close(purge=purge)
+    assert (b"zebracode" in bytes_of(path)) == (not deleted or not purge)
     with Memory(path, now=clock) as again:
         assert again.get("a").text == "soon gone"
+        assert again.count_unpurged() == 1 + (deleted and not purge)
+
+
+def test_a_poll_for_expired_notes_reads_no_note_that_does_not_expire(memory: Memory) -> None:
+    """A server asks every minute: the plan may walk the index of expiries, which is partial, and no table."""
+    with memory.store._read() as connection:
+        plan = [row[3] for row in connection.execute("EXPLAIN QUERY PLAN " + EXPIRED, {"now": "2026"})]
+    scans = [step for step in plan if step.startswith("SCAN") and step != "SCAN gone"]
+    assert scans
+    assert all(step.endswith("INDEX note_expires") for step in scans)
 
 
 CHAIN = st.lists(st.sampled_from(["never", "past", "future"]), min_size=1, max_size=5)

@@ -308,10 +308,11 @@ class StoreMachine(RuleBasedStateMachine):
         self.learn(second, follows=one if first["session"] is None else None)
         return multiple(one, two)
 
-    @rule(gone=st.lists(consumes(ids), min_size=1, max_size=4))
-    def delete(self, gone: list[str]) -> None:
-        chosen = {note_id for note_id in gone if note_id in self.model}
-        done = self.memory.delete(sorted(chosen))
+    @rule(gone=st.lists(consumes(ids), min_size=1, max_size=4), versions=st.sampled_from(["all", "one"]))
+    def delete(self, gone: list[str], versions: Any) -> None:
+        named = {note_id for note_id in gone if note_id in self.model}
+        chosen = named if versions == "one" else {note.id for each in named for note in self.memory.history(each)}
+        done = self.memory.delete(sorted(named), versions=versions)
         assert (done.notes, done.purged) == (len(chosen), not chosen)
         self.forget(chosen)
 

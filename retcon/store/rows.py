@@ -30,6 +30,17 @@ DERIVED = {  # the same of derived texts
 _NEWER = "LEFT JOIN note AS newer ON newer.supersedes = note.seq\n"
 NOTE = f"SELECT {_SUMMED}, note.sum, newer.id {_LINKED}{_NEWER}"
 NOTE_AND_BEFORE = f"SELECT {_SUMMED}, note.sum, newer.id, before.text {_LINKED}{_NEWER}"  # with the turn before it
+VERSIONS = """
+WITH RECURSIVE
+  older (seq) AS (
+    SELECT seq FROM note WHERE id IN (SELECT value FROM json_each(?))
+    UNION SELECT supersedes FROM note JOIN older USING (seq) WHERE supersedes NOT NULL
+  ),
+  version (seq) AS (
+    SELECT seq FROM older
+    UNION SELECT note.seq FROM note JOIN version ON note.supersedes = version.seq
+  )
+"""  # of the notes with these ids, a JSON list: all of each chain of corrections
 SLOT = 5  # where a row of the NOTE query has the slot
 _COMMON, SUM = 15, 17  # so many columns every checksum is over; where the row has the checksum itself
 
