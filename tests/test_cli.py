@@ -26,6 +26,7 @@ from command_line import (
     process,
     run,
 )
+from conftest import bytes_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.main import get_command
@@ -215,7 +216,7 @@ def test_delete_takes_every_version_unless_one_is_said(cats: Path) -> None:
     assert "superseded_by" not in document("get", "a1")
     fine("supersede", "a1", "Dot it is.", "--new-id", "a4")
     assert fine("delete", "a1", "-y") == "deleted 2 notes\n"
-    assert [note["id"] for note in document("list", "--superseded")["results"]] == ["b1", "a2"]
+    assert [note["id"] for note in document("list", "--superseded")["results"]] == ["a2", "b1"]
 
 
 def test_delete_asks_about_the_versions_that_go_too(cats: Path) -> None:
@@ -436,16 +437,35 @@ def test_load_is_all_or_none(bad: str, db: Path) -> None:
     Path("bad.jsonl").write_bytes(raw)
     complaint("load", "bad.jsonl")
     complaint("load", "-", input=raw)
-    assert document("list") == {"results": []}
+    assert not db.exists()  # nothing of a store that was not there before
+    fine("add", "a note", "--id", "kept")
+    complaint("load", "bad.jsonl")
+    assert [note["id"] for note in document("list")["results"]] == ["kept"]
 
 
-@pytest.mark.parametrize("document", ['[\n {"text": "a"},\n {"text": "b"}\n]', '[{"text": "a"}]', '{\n "text": "a"\n}'])
+@pytest.mark.parametrize(
+    "document", ['[\n {"text": "a"},\n {"text": "b"}\n]', '[{"text": "a"}]', '{\n "text": "a"\n}', '{"a":\n1}']
+)
 def test_load_of_json_that_is_not_jsonl_says_so_and_what_to_do(document: str, db: Path) -> None:
     Path("talk.json").write_text(document)
     said = complaint("load", "talk.json")
     assert "line 1: this is JSON, not JSONL" in said
     assert "jq -c '.[]' FILE" in said
-    assert fine("search", "a") == fine("search", "b")
+    assert "retcon bench locomo --folder DIR" in said
+    assert not db.exists()
+
+
+@pytest.mark.parametrize("line", ["not json", "{'text': 'a'}", '{"text": "a" "b"}'])
+def test_load_of_a_line_that_is_no_json_names_line_and_file(line: str, db: Path) -> None:
+    Path("talk.jsonl").write_text(f'{{"text": "a"}}\n{line}\n')
+    told = "is not JSON; each line must hold one note"
+    assert complaint("load", "talk.jsonl") == f"line 2 of talk.jsonl {told}"
+    assert complaint("load", "-", input=f"{line}\n".encode()) == f"line 1 {told}"
+
+
+@pytest.mark.parametrize("when", ["30x", "soon", "", "d30", "2026-13-01"])
+def test_expires_names_its_forms(when: str, db: Path) -> None:
+    assert "--expires takes 30d, 12h or 15m from now, or ISO 8601 such as" in complaint("add", "x", "--expires", when)
 
 
 @pytest.mark.parametrize("args", ["load nope.jsonl", "load .", "add --messages nope.json", "add --messages ."])

@@ -68,7 +68,11 @@ def test_an_update_keeps_the_id_and_the_history(memory: Memory, cat: str) -> Non
     assert memory.update(cat, text="I adopted a bird.", metadata={"sure": True}) == {
         "message": "Memory updated successfully!"
     }
-    for found in (memory.get(cat), *memory.get_all(user_id="ann")["results"], *memory.search("adopted", user_id="ann")["results"]):
+    for found in (
+        memory.get(cat),
+        *memory.get_all(user_id="ann")["results"],
+        *memory.search("adopted", user_id="ann")["results"],
+    ):
         assert found is not None
         assert (found["id"], found["memory"]) == (cat, "I adopted a bird.")
         assert found["metadata"] == {"topic": "pets", "sure": True}

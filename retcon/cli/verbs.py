@@ -395,7 +395,7 @@ def load(
     It is one transaction; notes that are there already are passed over.
     """
     total = None if file == "-" else opt.count_lines(file)
-    with opt.open_memory(db, create=True) as memory, show.bar("load", total) as progress:
+    with opt.new_or_known(db), opt.open_memory(db, create=True) as memory, show.bar("load", total) as progress:
         added = memory.load(opt.stdin_lines() if file == "-" else file, progress=progress)
     return show.document({"added": added}) if as_json else show.out(f"added {show.plural(added, 'note')} to {db}")
 

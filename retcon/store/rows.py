@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from retcon.filters import Facts, compile_check, facts_asked
+from retcon.filters import Facts, compile_check, facts_asked, last_moment, same
 from retcon.note import Filter, Note, Scope
 from retcon.store.checksum import checksum
 
@@ -112,7 +112,7 @@ def check_of(only: Filter) -> Callable[[Sequence[Any]], bool] | None:
         session, speaker, at, created_at, stored = row
         metadata = {} if stored is None else read_metadata(stored)
         for key, value in wanted:
-            if metadata.get(key) != value:
+            if not same(metadata.get(key), value):
                 return False
         return check is None or check(Facts(session, speaker, at, _read_time(created_at), metadata))
 
@@ -156,4 +156,4 @@ def conditions(scope: Scope, only: Filter) -> tuple[list[str], list[Any]]:
 
 def _end_of(until: str) -> float:
     """The last moment that `until` covers: a bare date means all of that day."""
-    return epoch(until) + (86_399.999 if len(until) == 10 else 0.0)
+    return last_moment(epoch(until)) if len(until) == 10 else epoch(until)
