@@ -3,8 +3,8 @@
     {"topic": "cats", "created_at": {"gte": "2026-05-01"}}                         every one of them must hold
     {"AND": [{"user_id": "ann"}, {"OR": [{"speaker": "Ann"}, {"pages": {"gt": 3}}]}, {"NOT": [{"topic": "rent"}]}]}
 
-A name is session, speaker, timestamp or created_at; any other is a key of the metadata, which `metadata.KEY` says for
-certain. A note without the value passes `ne`, `nin` and `{"eq": null}` alone. Numbers compare with numbers and texts
+A name is session, speaker, timestamp or created_at; another field of a note is refused, and any other name is a key of
+the metadata, which `metadata.KEY` says for certain. A note without the value passes `ne`, `nin` and `{"eq": null}` alone. Numbers compare with numbers and texts
 with texts; a bare date is all of that day. user_id, agent_id and run_id say whose notes: they narrow the scope of the
 call, so they stand at the top or under AND, where nothing can take them back.
 

@@ -7,8 +7,10 @@
     memory.search("cat", user_id="ann", limit=5)["results"][0]["memory"]
     memory.memory.recall("cat", budget=64, user_id="ann").text      # the retcon memory beneath
 
-Like there, `add`, `search`, `get_all` and `delete_all` want a user_id, agent_id or run_id; of filters, `{"user_id": "*"}`
-says everybody's. What differs: messages are stored as they are, no facts are extracted (`infer=True` warns); recall shortens at query
+Like there, `add`, `search`, `get_all` and `delete_all` want a user_id, agent_id or run_id; in filters,
+`{"user_id": "*"}` is everybody's.
+
+What differs: messages are stored as they are, no facts are extracted (`infer=True` warns); recall shortens at query
 time. A memory keeps its first id for good: an update is another version of it, which `history` shows. Scores are those
 of BM25, not from 0 to 1. The words are those of mem0ai 2.2.
 """

@@ -151,9 +151,9 @@ def test_the_same_note_again_keeps_the_expiry_it_has_and_another_is_a_conflict(m
     memory.add("the cat", id="b")
     memory.add("the code", id="a", expires_at="2026-05-09T15:00:00+02:00")
     memory.add("the code", id="a")
-    with pytest.raises(ConflictError, match="'a' is taken by a note that expires at 2026-05-09T13:.* supersede it"):
+    with pytest.raises(ConflictError, match=r"'a' is taken by a note that expires at 2026-05-09T13:.* supersede it"):
         memory.add("the code", id="a", expires_at=timedelta(hours=2))
-    with pytest.raises(ConflictError, match="'b' is taken by a note that never expires: .* supersede it"):
+    with pytest.raises(ConflictError, match=r"'b' is taken by a note that never expires: .* supersede it"):
         memory.add("the cat", id="b", expires_at=timedelta(hours=2))
     assert [memory.get(each).expires_at for each in "ab"] == ["2026-05-09T13:00:00+00:00", None]
 

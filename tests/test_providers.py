@@ -101,7 +101,7 @@ def test_a_providers_key_is_not_sent_in_the_clear_to_another_machine(monkeypatch
     monkeypatch.setenv("OPENAI_API_KEY", "sk-own")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://proxy.example.org/v1")
     assert opened("http://proxy.example.org/v1", name="m").endpoint.key is None
-    with pytest.raises(InputError, match="OPENAI_API_KEY is not sent over plain HTTP to http://proxy.example.org/v1"):
+    with pytest.raises(InputError, match=r"OPENAI_API_KEY is not sent over plain HTTP to http://proxy\.example"):
         opened("openai:m")
     monkeypatch.setenv("RETCON_API_KEY", "sk-retcon")  # the caller's word for the model that is named
     assert opened("openai:m").endpoint.key == "sk-retcon"

@@ -153,8 +153,8 @@ def delete(
 ) -> None:
     """Delete notes and all that stands on them.
 
-    Every version of a note goes with it, unless --versions one is said. Their words leave the files too, before the command ends; where another reader holds the log back, a warning says
-    so, and the next delete or close does it.
+    Every version of a note goes with it, unless --versions one is said. Their words leave the files too, before the
+    command ends; where another reader holds the log back, a warning says so, and the next delete or close does it.
     """
     if bool(ids) + whole + everything != 1 or whole != (whose != opt.Whose()):
         raise InputError("name ids, or --all with a user, agent or run id, or --everything")

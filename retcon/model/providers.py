@@ -1,8 +1,8 @@
 """Providers by name: "openai:gpt-4o-mini" -> the address of an OpenAI-compatible endpoint, a model there, its key.
 
 One table for whatever is asked there, chat models and embedders. A provider's key is looked for under the provider's
-own variable and is sent to that provider alone: to the scheme, host and port of its address, and over plain HTTP to this
-machine only. RETCON_API_KEY is the caller's word for whatever model is named, so it goes wherever that model is.
+own variable and is sent to that provider alone: to the scheme, host and port of its address, and over plain HTTP only
+to this machine. RETCON_API_KEY is the caller's word for whatever model is named, so it goes wherever that model is.
 """
 
 from __future__ import annotations
