@@ -4,9 +4,10 @@
     {"AND": [{"user_id": "ann"}, {"OR": [{"speaker": "Ann"}, {"pages": {"gt": 3}}]}, {"NOT": [{"topic": "rent"}]}]}
 
 A name is session, speaker, timestamp or created_at; another field of a note is refused, and any other name is a key of
-the metadata, which `metadata.KEY` says for certain. A note without the value passes `ne`, `nin` and `{"eq": null}` alone. Numbers compare with numbers and texts
-with texts; a bare date is all of that day. user_id, agent_id and run_id say whose notes: they narrow the scope of the
-call, so they stand at the top or under AND, where nothing can take them back.
+the metadata, which `metadata.KEY` says for certain. A note without the value passes `ne`, `nin` and `{"eq": null}`
+alone. Numbers compare with numbers and texts with texts; a bare date is all of that day. user_id, agent_id and run_id
+say whose notes: they narrow the scope of the call, so they stand at the top or under AND, where nothing can take them
+back.
 
 What is read is bounded, and a note is tested in time that grows with the conditions, not with their values.
 """
