@@ -273,7 +273,11 @@ class StoreMachine(RuleBasedStateMachine):
     def add_again(self, note_id: str) -> None:
         if note_id in self.model:
             note = self.model[note_id].note
-            plain = {key: value for key, value in note.to_dict().items() if key not in ("superseded_by", "created_at")}
+            plain = {
+                key: value
+                for key, value in note.to_dict().items()
+                if key not in ("superseded_by", "created_at", "live")
+            }
             assert self.memory.add(plain) == [note]
 
     @rule(note_id=ids, fields=drafts())
