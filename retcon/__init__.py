@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from retcon.errors import RetconError
+from retcon.errors import RefusedError, RetconError
 from retcon.ladder import Answer, Look
 from retcon.memory import Memory
 from retcon.note import (
@@ -48,6 +48,7 @@ __all__ = [
     "Packed",
     "Recall",
     "Record",
+    "RefusedError",
     "RetconError",
     "Router",
     "Scope",

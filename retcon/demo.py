@@ -94,7 +94,7 @@ def _supersede(memory: Memory) -> dict[str, Any]:
     before = memory.recall(CHANGED, BUDGETS[0], user_id=USER)
     memory.supersede(OLD, CORRECTION, new_id="correction", timestamp="2026-05-04", session="after")
     after, versions = memory.recall(CHANGED, BUDGETS[0], user_id=USER), memory.history(OLD)
-    memory.delete("correction")
+    memory.delete("correction", versions="one")
     again = memory.recall(CHANGED, BUDGETS[0], user_id=USER)
     return {
         "question": CHANGED,

@@ -3,16 +3,18 @@
     {"topic": "cats", "created_at": {"gte": "2026-05-01"}}                         every one of them must hold
     {"AND": [{"user_id": "ann"}, {"OR": [{"speaker": "Ann"}, {"pages": {"gt": 3}}]}, {"NOT": [{"topic": "rent"}]}]}
 
-A name is session, speaker, timestamp or created_at; any other is a key of the metadata, which `metadata.KEY` says for
-certain. A note without the value passes `ne`, `nin` and `{"eq": null}` alone. Numbers compare with numbers and texts
-with texts; a bare date is all of that day. user_id, agent_id and run_id say whose notes: they narrow the scope of the
-call, so they stand at the top or under AND, where nothing can take them back.
+A name is session, speaker, timestamp or created_at; another field of a note is refused, and any other name is a key of
+the metadata, which `metadata.KEY` says for certain. A note without the value passes `ne`, `nin` and `{"eq": null}`
+alone. Numbers compare with numbers and texts with texts; a bare date is all of that day. user_id, agent_id and run_id
+say whose notes: they narrow the scope of the call, so they stand at the top or under AND, where nothing can take them
+back.
 
 What is read is bounded, and a note is tested in time that grows with the conditions, not with their values.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,13 +29,13 @@ MOST = 100  # conditions
 DEEPEST = 8  # levels of AND, OR and NOT
 MOST_VALUES = 1000  # of all lists together
 METADATA = "metadata."
-DAY = 86_399.999  # seconds from the first moment of a day to its last
 
 _IDS = ("user_id", "agent_id", "run_id")
 _TEXTS = ("session", "speaker")
 _TIMES = ("timestamp", "created_at")
+_OTHERS = ("id", "text", "follows", "supersedes", "superseded_by", "live", "expires_at")  # fields that are no condition
 _EDGES = {"since": "gte", "until": "lte"}  # of the timestamp
-_JOINS = {f"{sign}{word}": word.lower() for word in ("AND", "OR", "NOT", "and", "or", "not") for sign in ("", "$")}
+JOINS = {f"{sign}{word}": word.lower() for word in ("AND", "OR", "NOT", "and", "or", "not") for sign in ("", "$")}
 
 Check = Callable[["Facts"], bool]
 
@@ -83,8 +85,8 @@ class _Reader:
         return _join("and", parts)
 
     def _entry(self, name: str, value: object, depth: int, *, narrows: bool) -> Sequence[Condition | Junction]:
-        if name in _JOINS:
-            joined = self._joined(_JOINS[name], value, depth, narrows=narrows)
+        if name in JOINS:
+            joined = self._joined(JOINS[name], value, depth, narrows=narrows)
             return [] if joined is None else [joined]
         if name in _IDS:
             self._narrow(name, value, narrows=narrows)
@@ -95,6 +97,9 @@ class _Reader:
             if not isinstance(value, Mapping):
                 raise InputError("filters.metadata is an object")
             return [each for key, wanted in value.items() for each in self._named(f"{METADATA}{key}", wanted)]
+        if name in _OTHERS or not name:
+            what = f"{quote(name)} of a note is no condition" if name else "a name is empty"
+            raise InputError(f"filters: {what}; 'metadata.KEY' names a key of the metadata")
         known = name in (*_TEXTS, *_TIMES) or name.startswith(METADATA)
         return self._named(name if known else METADATA + name, value)
 
@@ -191,7 +196,7 @@ def compile_check(condition: Condition | Junction) -> Check:
         return _time_check(get, condition)
     wanted = condition.value
     if condition.operator in ("in", "nin"):
-        wanted = frozenset(wanted)
+        wanted = frozenset(map(_tagged, wanted))
     elif condition.operator == "icontains":
         wanted = wanted.casefold()
     holds = OPERATORS[condition.operator]
@@ -229,8 +234,24 @@ def _ordered(have: Any, wanted: Any) -> bool:
     return isinstance(have, (int, float)) and not isinstance(have, bool)
 
 
+def same(have: Any, wanted: Any) -> bool:
+    """Whether two plain values are equal as JSON has it: true is not 1, on any level."""
+    if isinstance(have, list) and isinstance(wanted, list):
+        return len(have) == len(wanted) and all(map(same, have, wanted))
+    if isinstance(have, dict) and isinstance(wanted, dict):
+        return have.keys() == wanted.keys() and all(same(have[key], wanted[key]) for key in have)
+    return isinstance(have, bool) == isinstance(wanted, bool) and bool(have == wanted)
+
+
+def _tagged(value: Any) -> tuple[bool, Any]:
+    """A value that equals another's only where the two are the same."""
+    return isinstance(value, bool), value
+
+
 def _holds(have: Any, wanted: Any) -> bool:
-    return wanted in have if isinstance(have, list) or (isinstance(have, str) and isinstance(wanted, str)) else False
+    if isinstance(have, list):
+        return any(same(each, wanted) for each in have)
+    return isinstance(have, str) and isinstance(wanted, str) and wanted in have
 
 
 def _holds_folded(have: Any, wanted: str) -> bool:
@@ -239,12 +260,12 @@ def _holds_folded(have: Any, wanted: str) -> bool:
 
 
 def _is_in(have: Any, wanted: frozenset[Any]) -> bool:
-    return not isinstance(have, (list, dict)) and have in wanted
+    return not isinstance(have, (list, dict)) and _tagged(have) in wanted
 
 
 OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "eq": lambda have, wanted: bool(have == wanted),
-    "ne": lambda have, wanted: bool(have != wanted),
+    "eq": lambda have, wanted: same(have, wanted),
+    "ne": lambda have, wanted: not same(have, wanted),
     "gt": lambda have, wanted: _ordered(have, wanted) and have > wanted,
     "gte": lambda have, wanted: _ordered(have, wanted) and have >= wanted,
     "lt": lambda have, wanted: _ordered(have, wanted) and have < wanted,
@@ -266,7 +287,12 @@ class _Stretch(NamedTuple):
 def _stretch(value: str) -> _Stretch:
     moment = datetime.fromisoformat(value)
     first = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    return _Stretch(first, first + (DAY if len(value) == 10 else 0.0))
+    return _Stretch(first, last_moment(first) if len(value) == 10 else first)
+
+
+def last_moment(first: float) -> float:
+    """The last moment of the day that begins at `first`: the next number below the first of the day after."""
+    return math.nextafter(first + 86_400.0, -math.inf)
 
 
 _TIME_OPERATORS: Mapping[str, Callable[[float, _Stretch], bool]] = {

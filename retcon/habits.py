@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Never
 
 MEM0 = "retcon.mem0.Memory takes Mem0's words"
 KEYWORDS: Mapping[str, str] = {
-    "limit": f"here it is top_k; {MEM0}",
+    "search.limit": f"here it is top_k; {MEM0}",
+    **dict.fromkeys(
+        [f"{verb}.{word}" for verb in ("recall", "decide", "ask", "ask_stream") for word in ("limit", "top_k")],
+        "the budget bounds the text, and Memory(top_k=...) how many notes are looked at",
+    ),
+    "user": "here it is user_id",
+    "agent": "here it is agent_id",
+    "run": "here it is run_id",
+    "session_id": "here it is session",
     "infer": f"notes are stored as they are, and shortened when they are recalled; {MEM0}",
     "threshold": f"every hit has its score; {MEM0}",
     "data": f"here it is text; {MEM0}",
@@ -26,8 +34,12 @@ METHODS: Mapping[str, str] = {
 
 
 def hint(words: Mapping[str, str], word: str) -> str:
-    """What to add to the message about an unknown word; empty where there is nothing to say."""
-    return f": {words[word]}" if word in words else ""
+    """What to add to the message about an unknown word; empty where there is nothing to say.
+
+    A word may come with the verb that it was said to, as in "recall.limit".
+    """
+    told = words.get(word) or words.get(word.rpartition(".")[2])
+    return f": {told}" if told else ""
 
 
 class Hints:

@@ -16,7 +16,8 @@ from retcon.store.connections import PRIVATE
 
 NOT_JSONL = (
     """this is JSON, not JSONL, which has one note a line, such as {"text": "..."}: """
-    "jq -c '.[]' FILE puts each element of an array on a line of its own; a benchmark's file goes to retcon bench"
+    "jq -c '.[]' FILE puts each element of an array on a line of its own; of LoCoMo or LongMemEval, say "
+    "retcon bench locomo --folder DIR, or longmemeval-s"
 )
 
 
@@ -50,26 +51,32 @@ def write(path: Path, lines: Iterable[str], *, progress: Progress | None = None)
     return written
 
 
-def parse(lines: Iterable[str], make: Callable[[dict[str, Any]], Note]) -> Iterator[Note]:
-    """The notes that `make` makes of the lines' fields; an error names its line."""
+def parse(lines: Iterable[str], make: Callable[[dict[str, Any]], Note], *, path: str | None = None) -> Iterator[Note]:
+    """The notes that `make` makes of the lines' fields; an error names its line, and the file where it has a path."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             note = make(validate.draft(json.loads(line)))
         except (ValueError, RecursionError) as error:  # InputError is a ValueError too
-            raise InputError(f"line {number}: {NOT_JSONL if _is_document(line) else _first_line(error)}") from None
+            raise InputError(_tell(error, line, number, path)) from None
         yield note
 
 
-def _is_document(line: str) -> bool:
+def _tell(error: Exception, line: str, number: int, path: str | None) -> str:
+    """What is wrong with a line, in a line."""
+    broken = isinstance(error, json.JSONDecodeError)
+    goes_on = isinstance(error, json.JSONDecodeError) and number == 1 and error.pos >= len(line.rstrip())
+    if _is_document(line.strip(), goes_on=goes_on):
+        return f"line {number}: {NOT_JSONL}"
+    if broken:
+        return f"line {number}{f' of {path}' if path else ''} is not JSON; each line must hold one note"
+    return f"line {number}: {str(error).splitlines()[0]}"
+
+
+def _is_document(line: str, *, goes_on: bool) -> bool:
     """Whether the line is an array, or the beginning of a JSON document that goes on in other lines."""
-    start = line.strip()
-    return start[:1] == "[" or start == "{"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
+    return line[:1] == "[" or line == "{" or (line[:1] == "{" and goes_on)
 
 
 def _open_private(path: str, flags: int) -> int:

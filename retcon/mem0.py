@@ -7,6 +7,9 @@
     memory.search("cat", user_id="ann", limit=5)["results"][0]["memory"]
     memory.memory.recall("cat", budget=64, user_id="ann").text      # the retcon memory beneath
 
+Like there, `add`, `search`, `get_all` and `delete_all` want a user_id, agent_id or run_id; in filters,
+`{"user_id": "*"}` is everybody's.
+
 What differs: messages are stored as they are, no facts are extracted (`infer=True` warns); recall shortens at query
 time. A memory keeps its first id for good: an update is another version of it, which `history` shows. Scores are those
 of BM25, not from 0 to 1. The words are those of mem0ai 2.2.
@@ -20,11 +23,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from types import TracebackType
-from typing import Any, Never, Self
+from typing import TYPE_CHECKING, Any, Never, Self
 
 from retcon import memory as core
 from retcon.errors import InputError, NotFoundError, quote
-from retcon.filters import DEEPEST
+from retcon.filters import DEEPEST, JOINS
+from retcon.habits import hint
 from retcon.note import Note
 
 Plain = dict[str, Any]
@@ -35,17 +39,40 @@ _IDS = ("user_id", "agent_id", "run_id")
 _KEEP = object()  # an argument that says: as it is
 
 
+_CONFIG = "a Mem0 configuration says nothing to retcon: Memory('agent.db', model=..., embedder=...)"
+_UNASKED = "it steers a model or a service that is not asked here"
+_KEYWORDS = {  # Mem0's own, of this version or an older one, that have nothing to act on here
+    "memory_type": _UNASKED, "prompt": _UNASKED, "rerank": _UNASKED, "explain": _UNASKED, "reference_date": _UNASKED,
+    "output_format": "answers are {'results': [...]}", "version": "answers are {'results': [...]}",
+    "page": "get_all(top_k=) says how many; memory.memory.get_all(limit=, after=) lists in pages",
+    "page_size": "get_all(top_k=) says how many; memory.memory.get_all(limit=, after=) lists in pages",
+}  # fmt: skip
+_METHODS = {
+    "chat": "it is no verb of a memory here: memory.memory.ask(question, budget) answers from memory",
+    "recall": "it is the retcon memory's: memory.memory.recall(query, budget)",
+    "ask": "it is the retcon memory's: memory.memory.ask(question, budget)",
+}
+
+
 class Memory:
     """Mem0's `Memory`: the same verbs, arguments and answers."""
 
     def __init__(self, path: str | os.PathLike[str] = core.DEFAULT_PATH, **options: Any) -> None:
         """Opens the file like `retcon.Memory(path, **options)`, which is then `self.memory`."""
+        if "config" in options or not isinstance(path, (str, os.PathLike)):
+            raise InputError(_CONFIG)
         self.memory = core.Memory(path, **options)
+
+    if not TYPE_CHECKING:  # a type checker knows the names
+
+        def __getattr__(self, name: str) -> Never:
+            """Raises the error, with what the name is called here."""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint(_METHODS, name)}")
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Never:
         """Refused: what Mem0 configures is not what retcon needs."""
-        raise InputError("a Mem0 configuration says nothing to retcon: Memory('agent.db', model=..., embedder=...)")
+        raise InputError(_CONFIG)
 
     def add(
         self,
@@ -58,8 +85,11 @@ class Memory:
         timestamp: str | datetime | float | None = None,
         expiration_date: str | date | None = None,
         infer: bool = False,
+        **unknown: Any,
     ) -> Plain:
         """`{"results": [{"id", "memory", "event": "ADD", ...}]}`: each message as it is, but for system messages."""
+        _refuse("add", unknown)
+        _want_id(user_id, agent_id, run_id)
         if infer:
             message = "infer=True: messages are stored as they are, no facts are extracted; recall shortens them"
             warnings.warn(message, UserWarning, stacklevel=2)
@@ -80,8 +110,11 @@ class Memory:
         top_k: int | None = None,
         filters: Mapping[str, Any] | None = None,
         threshold: float | None = None,
+        **unknown: Any,
     ) -> Plain:
         """`{"results": [...]}`, the best first; `limit` and `top_k` are the same, `threshold` is the least score."""
+        _refuse("search", unknown)
+        _want_id(user_id, agent_id, run_id, filters)
         hits = self.memory.search(
             query, top_k=_one("limit", limit, "top_k", top_k, DEFAULT_LIMIT), user_id=user_id, agent_id=agent_id,
             run_id=run_id, filters=_translate(filters),
@@ -104,8 +137,11 @@ class Memory:
         top_k: int | None = None,
         filters: Mapping[str, Any] | None = None,
         show_expired: bool = False,
+        **unknown: Any,
     ) -> Plain:
         """`{"results": [...]}`, in the order in which memories were added or last changed."""
+        _refuse("get_all", unknown)
+        _want_id(user_id, agent_id, run_id, filters)
         notes = self.memory.get_all(
             limit=_one("limit", limit, "top_k", top_k, DEFAULT_LIMIT), user_id=user_id, agent_id=agent_id,
             run_id=run_id, filters=_translate(filters), expired=show_expired,
@@ -137,14 +173,13 @@ class Memory:
 
     def delete(self, memory_id: str) -> Plain:
         """Delete a memory with all of its versions."""
-        versions = self._versions(memory_id)
-        if not versions:
-            raise NotFoundError(memory_id)
-        self.memory.delete([note.id for note in versions])
+        self.memory.delete(memory_id)
         return {"message": "Memory deleted successfully!"}
 
     def delete_all(self, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None) -> Plain:
         """Delete all memories of a user, agent or run."""
+        if user_id is agent_id is run_id is None:
+            raise InputError("name a user_id, agent_id or run_id to delete; reset() deletes everything")
         self.memory.delete_all(user_id=user_id, agent_id=agent_id, run_id=run_id)
         return {"message": "Memories deleted successfully!"}
 
@@ -182,6 +217,29 @@ class Memory:
 # -- what comes in -----------------------------------------------------------------------------------------------------
 
 
+def _refuse(verb: str, unknown: Mapping[str, Any]) -> None:
+    """Nothing, or the error that Python raises for a keyword, with why there is none."""
+    for word in unknown:
+        raise TypeError(f"Memory.{verb}() got an unexpected keyword argument {word!r}{hint(_KEYWORDS, word)}")
+
+
+def _want_id(user_id: object, agent_id: object, run_id: object, filters: object = None) -> None:
+    """Nothing, or an error where the call says nobody's: as in Mem0, it would be everybody's."""
+    if user_id is agent_id is run_id is None and not _names_id(filters):
+        raise InputError("name a user_id, agent_id or run_id; in filters {'user_id': '*'} is everybody's")
+
+
+def _names_id(filters: object, depth: int = 1) -> bool:
+    """Whether every note that the filters let through has been asked for by an id, or by "*" in the place of one."""
+    if not isinstance(filters, Mapping) or depth > DEEPEST:
+        return False
+    if any(filters.get(name) is not None for name in _IDS):
+        return True
+    under = [value for name, value in filters.items() if JOINS.get(str(name)) == "and"]
+    parts = [part for value in under for part in (value if isinstance(value, (list, tuple)) else [value])]
+    return any(_names_id(part, depth + 1) for part in parts)
+
+
 def _turns(messages: object) -> list[Mapping[str, Any]]:
     if isinstance(messages, str):
         return [{"role": "user", "content": messages}]
@@ -215,8 +273,9 @@ def _translate(filters: object, depth: int = 1) -> Any:
         return filters
     found: Plain = {}
     for name, value in ((str(name), value) for name, value in filters.items()):
-        if name in ("AND", "OR", "NOT") and isinstance(value, (list, tuple)):
-            found[name] = [_translate(each, depth + 1) for each in value]
+        if name in JOINS:
+            listed = isinstance(value, (list, tuple))
+            found[name] = [_translate(each, depth + 1) for each in value] if listed else _translate(value, depth + 1)
         elif value != "*":
             found[_NAMES.get(name, name)] = str(value) if name in _IDS and isinstance(value, int) else value
         elif name not in _IDS:  # any value; of an id, that is no condition

@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from retcon.features import features, query_type
 from retcon.habits import Hints
 from retcon.ladder import Answer, Look, climb, finish, first_look, replace_action
 from retcon.model import Chat, Embed, chat, embedder
+from retcon.model.embed import within
 from retcon.note import Cluster, Decision, Hit, Note, Recall, Scope
 from retcon.operate import PROMPTS, check_actions, usable
 from retcon.perform import GUARDS, Guard, Performer
@@ -48,6 +49,7 @@ DEFAULT_PATH = "retcon.db"
 DEFAULT_BUDGET = 256
 TIMEOUT = 60.0  # seconds of one recall or ask for a model that the memory opens; another kind has its own
 Expiry = str | date | timedelta  # a datetime is a date
+Versions = Literal["all", "one"]  # of a note that is deleted
 MODELS = ("model", "reader")  # of what a router was learned with
 
 
@@ -193,7 +195,8 @@ class Memory(Hints):
     ) -> Note:
         """The correction as stored. Recall finds it in place of the older note, which `history` still shows.
 
-        A correction without a timestamp is of now. It expires when the older note would have; `expires_at` says
+        A correction without a timestamp is of now, unless the older note has none and `stamp=False`: then it has none
+        either. It expires when the older note would have; `expires_at` says
         otherwise, "never" too.
         """
         old = self.get(id)
@@ -213,10 +216,16 @@ class Memory(Hints):
     def _store(self, notes: Iterable[Note]) -> list[Note]:
         return self.store.get_many(self.store.add(list(screen(notes, self.before_store))))
 
-    def delete(self, id: str | Iterable[str]) -> Deleted:  # noqa: A002
-        """What went: the note, or notes, with every record, index entry and vector on them, in one transaction."""
+    def delete(self, id: str | Iterable[str], *, versions: Versions = "all") -> Deleted:  # noqa: A002
+        """What went: the note, or notes, with every record, index entry and vector on them, in one transaction.
+
+        Every version of a note goes with it, older and newer ones. With `versions="one"` the very note of that id
+        alone goes; a note that it had corrected becomes current again.
+        """
+        if versions not in ("all", "one"):
+            raise InputError(f"versions is 'all' or 'one', not {quote(versions)}")
         ids = [id] if isinstance(id, str) or not isinstance(id, Iterable) else id
-        return self.store.delete([validate.note_id(each) for each in ids])
+        return self.store.delete([validate.note_id(each) for each in ids], versions=versions == "all")
 
     def delete_all(
         self,
@@ -231,17 +240,18 @@ class Memory(Hints):
             raise InputError("name a user_id, agent_id or run_id to delete; everything=True empties the store")
         return self.store.delete_all(scope)
 
-    def purge(self) -> bool:
+    def purge(self, *, expired: bool = True) -> bool:
         """Whether deleted words are gone from the files, which are rewritten for it; False while others read.
 
-        Notes that have expired are deleted first, with all that stands on them and the versions that they corrected.
-        `close` does it where a delete waits for it, and a server does it in the background. A rewrite takes about a
-        second for 100 MB, and writers wait for it. What could not be purged stays due, in the file.
+        Notes that have expired are deleted first, with all that stands on them and the versions that they corrected;
+        with `expired=False` they stay. `close` purges without them where a delete waits for it; a server purges with
+        them, in the background. A rewrite takes about a second for 100 MB, and writers wait for it. What could not be
+        purged stays due, in the file.
         """
-        return self.store.purge(at=self._stamp(), now=self._utc())
+        return self.store.purge(at=self._stamp(), now=self._utc() if expired else None)
 
     def count_unpurged(self) -> int:
-        """How many deletes there were whose words may still lie in the files, and notes that have expired since."""
+        """How much waits for a purge: deletes whose words may still lie in the files, and notes that have expired."""
         return self.store.count_unpurged(now=self._utc())
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -323,7 +333,8 @@ class Memory(Hints):
 
         `action` forces one. `exclude` leaves some out, so that a caller who found no answer can ask for the next best;
         `Recall.escalate()` does the same. A model that writes has `timeout` seconds, else those of this memory; where
-        they do not suffice, an action without a model takes over, with a warning.
+        they do not suffice, an action without a model takes over, with a warning. An embedder has no more than them
+        either, and nothing takes its place: `ModelTimeoutError`.
 
         `Recall.found` is False where nothing in memory is about the query. Then, and where too few notes share a word
         with it, the newest notes fill up; with `fill=False` they do not, and no text means that nothing was found.
@@ -331,8 +342,9 @@ class Memory(Hints):
         started, limit = time.perf_counter(), self._limit(timeout)
         budget, exclude = check_budget(budget), check_actions(exclude)
         where = resolve(where, words)
-        cluster = self._cluster(validate.query(query), where, fill=fill)
-        decision = self._decide(cluster, budget, action, exclude)
+        embed = within(self.embed, limit)
+        cluster = self._cluster(validate.query(query), where, fill=fill, embed=embed)
+        decision = self._decide(cluster, budget, action, exclude, embed=embed)
         return self._recall(cluster, decision, exclude, started, limit)
 
     def _limit(self, timeout: float | None) -> TimeLimit:
@@ -340,26 +352,29 @@ class Memory(Hints):
         seconds = self.timeout if timeout is None else timeout
         return UNLIMITED if seconds is None else TimeLimit.of(seconds)
 
-    def _cluster(self, query: str, where: Where, *, fill: bool = True) -> Cluster:
-        found = self._search(query, where, self.top_k, fill=True)
+    def _cluster(self, query: str, where: Where, *, fill: bool = True, embed: Embed | None = None) -> Cluster:
+        found = self._search(query, where, self.top_k, fill=True, embed=embed)
         evidence = weigh(found.match)
         hits = found.hits if fill else retrieve.drop_filler(found.hits, evidence)
         costs = pack.costs(hits, count=self.count)
         return retrieve.cluster(query, hits, costs, cap=self.cap, evidence=evidence)
 
-    def _search(self, query: str, where: Where, top_k: int, *, fill: bool) -> retrieve.Search:
-        where = where.unexpired(self.now())
+    def _search(
+        self, query: str, where: Where, top_k: int, *, fill: bool, embed: Embed | None = None
+    ) -> retrieve.Search:
+        where, embed = where.unexpired(self.now()), embed or self.embed
         with span("retcon.retrieve", top_k=top_k):
             if self.retriever in retrieve.NEEDS_VECTORS:
-                retrieve.embed_missing(self.store, where, self.embed)
+                retrieve.embed_missing(self.store, where, embed)
             return retrieve.find(
-                self.store, query, where, top_k=top_k, retriever=self.retriever, embed=self.embed, fill=fill
+                self.store, query, where, top_k=top_k, retriever=self.retriever, embed=embed, fill=fill
             )
 
     def _decide(
-        self, cluster: Cluster, budget: int, action: str | None, exclude: Collection[str], *, model: bool = True
-    ) -> Decision:
-        x = self._features(cluster, budget)
+        self, cluster: Cluster, budget: int, action: str | None, exclude: Collection[str], *, model: bool = True,
+        embed: Embed | None = None,
+    ) -> Decision:  # fmt: skip
+        x = self._features(cluster, budget, embed or self.embed)
         if action is not None:
             (action,) = check_actions([action])
             free = self.router.decide(x, budget=budget)
@@ -369,14 +384,14 @@ class Memory(Hints):
             decision = self.router.decide_next(x, budget=budget, available=available, exclude=exclude, climb=model)
         return self._mismatch.mark(decision)
 
-    def _features(self, cluster: Cluster, budget: int) -> NDArray[np.float64]:
+    def _features(self, cluster: Cluster, budget: int, embed: Embed) -> NDArray[np.float64]:
         with span("retcon.features"):
             return features(
                 budget=budget,
                 costs=cluster.costs,
                 fit=pack.fit_fraction(cluster, budget, count=self.count, costs=cluster.costs),
                 sessions=[note.session for note in cluster.notes],
-                vectors=self.embed([note.text for note in cluster.notes]),
+                vectors=embed([note.text for note in cluster.notes]),
                 types=query_type(cluster.query),
             )
 
@@ -495,8 +510,9 @@ class Memory(Hints):
         **bounds: Any,
     ) -> Generator[Look, None, Answer]:
         started, limit = time.perf_counter(), self._limit(timeout)
-        cluster = self._cluster(question, where, fill=fill)
-        decision = first_look(self._decide(cluster, budget, None, ()), whole=safe)
+        embed = within(self.embed, limit)
+        cluster = self._cluster(question, where, fill=fill, embed=embed)
+        decision = first_look(self._decide(cluster, budget, None, (), embed=embed), whole=safe)
         decision = self._reader_mismatch.mark(decision)
         order = decision.order  # empty where the router has no ladder: then every action may have its turn
         return (
@@ -548,7 +564,7 @@ class Memory(Hints):
         if isinstance(source, (str, os.PathLike)):
             try:
                 with Path(source).open(encoding="utf-8-sig") as file:
-                    self.store.add(self._parse(file), progress=progress)
+                    self.store.add(self._parse(file, os.fspath(source)), progress=progress)
             except (OSError, UnicodeDecodeError) as error:
                 why = getattr(error, "strerror", None) or error
                 raise InputError(f"cannot read {os.fspath(source)}: {why}") from error
@@ -561,15 +577,17 @@ class Memory(Hints):
         stamp = self._stamp()
         last: dict[tuple[str | None, ...], str] = {}  # scope -> id of its newest note
         for draft in drafts:
-            note = self._note({"live": self.stamp and "created_at" not in draft} | draft, stamp)
+            if "created_at" in draft or draft.get("live") is True:  # only a load of an export may say so
+                raise InputError("created_at and live are the memory's to say: timestamp is when something happened")
+            note = self._note({"live": self.stamp} | draft, stamp)
             scope = (note.user_id, note.agent_id, note.run_id)
             if chained and note.session is None and "follows" not in draft:
                 note = replace(note, follows=last.get(scope))
             last[scope] = note.id
             yield note
 
-    def _parse(self, lines: Iterable[str]) -> Iterator[Note]:
-        return screen(jsonl.parse(lines, partial(self._loaded, stamp=self._stamp())), self.before_store)
+    def _parse(self, lines: Iterable[str], path: str | None = None) -> Iterator[Note]:
+        return screen(jsonl.parse(lines, partial(self._loaded, stamp=self._stamp()), path=path), self.before_store)
 
     def _loaded(self, draft: dict[str, Any], stamp: str) -> Note:
         """The note of a line; only one that says when it was stored can have been added live."""
@@ -617,12 +635,12 @@ class Memory(Hints):
     def close(self, *, purge: bool = True) -> None:
         """Close the file, and the model if the memory opened it; the memory cannot be used after.
 
-        Where a delete or an expired note waits for a purge, that comes first; with `purge=False` it stays due.
+        Where a delete waits for a purge, that comes first; with `purge=False` it stays due. Expired notes stay.
         """
         if purge:
             with contextlib.suppress(StoreError):  # closed before, or not to be written: it stays due
-                if self.count_unpurged():
-                    self.purge()
+                if self.store.count_unpurged():
+                    self.purge(expired=False)
         self.store.close()
         close = getattr(self.chat, "close", None)
         if self._owns_chat and close is not None:

@@ -103,5 +103,5 @@ def refuse_words(unknown: Collection[str], called: str) -> None:
     """Nothing, or the error that Python raises for a keyword which the function does not have."""
     if unknown:
         first = next(iter(unknown))
-        told = hint(KEYWORDS, first)
+        told = hint(KEYWORDS, f"{called.rpartition('.')[2]}.{first}")
         raise TypeError(f"{called}() got an unexpected keyword argument {first!r}{told}")

@@ -26,6 +26,7 @@ from command_line import (
     process,
     run,
 )
+from conftest import bytes_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.main import get_command
@@ -49,8 +50,8 @@ READING = (
 def test_verbs_are_the_ones_this_version_has() -> None:
     assert set(VERBS) == {
         "add", "supersede", "delete", "get", "list", "history", "search", "recall", "decide", "ask", "export",
-        "load", "cache", "check", "backup", "restore", "label", "fit", "calibrate", "crossfit", "bench", "report",
-        "advise", "mechanism", "serve", "keys", "mcp", "doctor", "demo", "version",
+        "load", "cache", "check", "backup", "restore", "purge", "label", "fit", "calibrate", "crossfit", "bench",
+        "report", "advise", "mechanism", "serve", "keys", "mcp", "doctor", "demo", "version",
     }  # fmt: skip
 
 
@@ -207,6 +208,32 @@ def test_delete_removes_every_id_or_none(cats: Path) -> None:
     assert fine("get", "a1")
     assert document("delete", "a1", "b1", "--yes") == {"notes": 2, "records": 0, "purged": True, "warning": None}
     assert [note["id"] for note in document("list")["results"]] == ["a2"]
+
+
+def test_delete_takes_every_version_unless_one_is_said(cats: Path) -> None:
+    fine("supersede", "a1", "Dot it is.", "--new-id", "a3")
+    assert fine("delete", "a3", "--versions", "one", "-y") == "deleted 1 note\n"
+    assert "superseded_by" not in document("get", "a1")
+    fine("supersede", "a1", "Dot it is.", "--new-id", "a4")
+    assert fine("delete", "a1", "-y") == "deleted 2 notes\n"
+    assert [note["id"] for note in document("list", "--superseded")["results"]] == ["a2", "b1"]
+
+
+def test_delete_asks_about_the_versions_that_go_too(cats: Path) -> None:
+    fine("supersede", "a1", "Dot it is.", "--new-id", "a3")
+    shown, _ = at_terminal(["delete", "a3"], "n\n")
+    assert "delete 2 notes (a1, a3)?" in shown
+
+
+def test_only_purge_deletes_what_has_expired(cats: Path) -> None:
+    fine("add", "a stale zebracode", "--id", "old", "--expires", "2020-01-01")
+    for line in (*READING, "list --expired", "delete b1 --yes"):
+        fine(*line.split())
+    assert document("get", "old")["text"] == "a stale zebracode"
+    assert document("purge") == {"expired": 1, "purged": True}
+    assert "old" in complaint("get", "old")
+    assert b"zebracode" not in bytes_of(cats)
+    assert fine("purge") == "deleted 0 expired notes\n"
 
 
 def test_delete_all_takes_the_scope_alone(cats: Path) -> None:
@@ -410,16 +437,22 @@ def test_load_is_all_or_none(bad: str, db: Path) -> None:
     Path("bad.jsonl").write_bytes(raw)
     complaint("load", "bad.jsonl")
     complaint("load", "-", input=raw)
-    assert document("list") == {"results": []}
+    assert not db.exists()  # nothing of a store that was not there before
+    fine("add", "a note", "--id", "kept")
+    complaint("load", "bad.jsonl")
+    assert [note["id"] for note in document("list")["results"]] == ["kept"]
 
 
-@pytest.mark.parametrize("document", ['[\n {"text": "a"},\n {"text": "b"}\n]', '[{"text": "a"}]', '{\n "text": "a"\n}'])
+@pytest.mark.parametrize(
+    "document", ['[\n {"text": "a"},\n {"text": "b"}\n]', '[{"text": "a"}]', '{\n "text": "a"\n}', '{"a":\n1}']
+)
 def test_load_of_json_that_is_not_jsonl_says_so_and_what_to_do(document: str, db: Path) -> None:
     Path("talk.json").write_text(document)
     said = complaint("load", "talk.json")
     assert "line 1: this is JSON, not JSONL" in said
     assert "jq -c '.[]' FILE" in said
-    assert fine("search", "a") == fine("search", "b")
+    assert "retcon bench locomo --folder DIR" in said
+    assert not db.exists()
 
 
 @pytest.mark.parametrize("args", ["load nope.jsonl", "load .", "add --messages nope.json", "add --messages ."])

@@ -1,4 +1,4 @@
-"""Expiry and filters on the command line."""
+"""Expiry, filters and what load refuses, on the command line."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ def test_expires_takes_a_length_of_time_from_now(db: Path, given: str, ahead: ti
     assert before + ahead <= datetime.fromisoformat(note["expires_at"]) <= datetime.now(UTC) + ahead
 
 
-def test_expired_notes_are_listed_on_request_until_a_command_purges_them(db: Path) -> None:
+def test_expired_notes_are_listed_on_request(db: Path) -> None:
     fine("add", "the code", "--id", "a", "--expires", "2100-01-01")
     assert ids("list") == ["a"]
     assert document("supersede", "a", "a newer code", "--new-id", "b", "--expires", "never").get("expires_at") is None
     assert document("get", "a")["expires_at"] == "2100-01-01T00:00:00+00:00"
     assert ids("list", "--expired", "--superseded") == ["a", "b"]
-    assert "expires_at 'soon' is not ISO 8601" in complaint("add", "x", "--expires", "soon")
 
 
 def test_filter_takes_conditions_as_json(cats: Path) -> None:
@@ -44,3 +43,16 @@ def test_filter_takes_conditions_as_json(cats: Path) -> None:
 ])  # fmt: skip
 def test_a_filter_that_is_off_is_one_line(cats: Path, given: str, told: str) -> None:
     assert told in complaint("list", "--filter", given)
+
+
+@pytest.mark.parametrize("line", ["not json", "{'text': 'a'}", '{"text": "a" "b"}'])
+def test_load_of_a_line_that_is_no_json_names_line_and_file(line: str, db: Path) -> None:
+    Path("talk.jsonl").write_text(f'{{"text": "a"}}\n{line}\n')
+    told = "is not JSON; each line must hold one note"
+    assert complaint("load", "talk.jsonl") == f"line 2 of talk.jsonl {told}"
+    assert complaint("load", "-", input=f"{line}\n".encode()) == f"line 1 {told}"
+
+
+@pytest.mark.parametrize("when", ["30x", "soon", "", "d30", "2026-13-01"])
+def test_expires_names_its_forms(when: str, db: Path) -> None:
+    assert "--expires takes 30d, 12h or 15m from now, or ISO 8601 such as" in complaint("add", "x", "--expires", when)

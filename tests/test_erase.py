@@ -113,7 +113,7 @@ def test_delete_all_erases_the_scope_with_its_name(memory: Memory, path: Path) -
 def test_a_superseded_text_goes_with_its_note_and_the_correction_stays(memory: Memory, path: Path) -> None:
     memory.add(draft(1), user_id="ann")
     memory.supersede(canary(1, "id"), canary(2, "text"), new_id=canary(2, "id"), speaker="me", metadata={})
-    memory.delete(canary(1, "id"))
+    memory.delete(canary(1, "id"), versions="one")
     assert memory.purge()
     assert canaries(path) == all_of(2, "id", "text")
     assert [note.supersedes for note in memory.history(canary(2, "id"))] == [None]

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retcon import Memory
-from retcon.errors import InputError, NotFoundError
+from retcon.errors import ConflictError, InputError, NotFoundError
 from retcon.model import FakeChat
 from retcon.retrieve import RETRIEVERS
+from retcon.store.deleting import EXPIRED
 
 NOON = datetime(2026, 5, 9, 12, tzinfo=UTC)
 
@@ -145,11 +146,16 @@ def test_correcting_an_expired_note_asks_for_how_long(memory: Memory, clock: Clo
     assert memory.supersede("a", "4712", expires_at="never").text == "4712"
 
 
-def test_the_same_note_again_keeps_the_expiry_it_has(memory: Memory, clock: Clock) -> None:
+def test_the_same_note_again_keeps_the_expiry_it_has_and_another_is_a_conflict(memory: Memory) -> None:
     memory.add("the code", id="a", expires_at=timedelta(hours=1))
-    clock.go(minutes=10)
-    memory.add("the code", id="a", expires_at=timedelta(hours=1))
-    assert memory.get("a").expires_at == "2026-05-09T13:00:00+00:00"
+    memory.add("the cat", id="b")
+    memory.add("the code", id="a", expires_at="2026-05-09T15:00:00+02:00")
+    memory.add("the code", id="a")
+    with pytest.raises(ConflictError, match=r"'a' is taken by a note that expires at 2026-05-09T13:.* supersede it"):
+        memory.add("the code", id="a", expires_at=timedelta(hours=2))
+    with pytest.raises(ConflictError, match=r"'b' is taken by a note that never expires: .* supersede it"):
+        memory.add("the cat", id="b", expires_at=timedelta(hours=2))
+    assert [memory.get(each).expires_at for each in "ab"] == ["2026-05-09T13:00:00+00:00", None]
 
 
 # -- purging -----------------------------------------------------------------------------------------------------------
@@ -173,27 +179,41 @@ def test_a_purge_removes_expired_notes_with_their_records_and_words(memory: Memo
 
 
 @pytest.mark.parametrize("place", ["file", ":memory:"])
-def test_close_purges_what_has_expired_and_only_that(path: Path, clock: Clock, place: str) -> None:
-    memory = Memory(path if place == "file" else place, now=clock)
-    memory.add("soon gone", id="a", expires_at=timedelta(hours=1))
-    memory.add("later gone", id="b", expires_at=timedelta(hours=3))
-    clock.go(hours=2)
-    if place == ":memory:":
+def test_a_purge_takes_what_has_expired_and_only_that(path: Path, clock: Clock, place: str) -> None:
+    with Memory(path if place == "file" else place, now=clock) as memory:
+        memory.add("soon gone", id="a", expires_at=timedelta(hours=1))
+        memory.add("later gone", id="b", expires_at=timedelta(hours=3))
+        clock.go(hours=2)
+        assert memory.purge(expired=False)
+        assert [note.id for note in memory.get_all(expired=True)] == ["a", "b"]
         assert memory.purge()
         assert [note.id for note in memory.get_all(expired=True)] == ["b"]
-        return
-    memory.close()
-    with Memory(path, now=clock) as again:
-        assert [note.id for note in again.get_all(expired=True)] == ["b"]
 
 
-def test_close_without_a_purge_keeps_what_has_expired(path: Path, clock: Clock) -> None:
+@pytest.mark.parametrize("deleted", [False, True])
+@pytest.mark.parametrize("purge", [False, True])
+def test_no_close_deletes_what_has_expired(path: Path, clock: Clock, purge: bool, deleted: bool) -> None:
     memory = Memory(path, now=clock)
     memory.add("soon gone", id="a", expires_at=timedelta(hours=1))
+    memory.add("a zebracode", id="b")
     clock.go(hours=2)
-    memory.close(purge=False)
+    if deleted:
+        memory.delete("b")
+    memory.close(purge=purge)
+    if deleted and purge:
+        assert b"zebracode" not in bytes_of(path)
     with Memory(path, now=clock) as again:
         assert again.get("a").text == "soon gone"
+        assert again.count_unpurged() == 1 + (deleted and not purge)
+
+
+def test_a_poll_for_expired_notes_reads_no_note_that_does_not_expire(memory: Memory) -> None:
+    """A server asks every minute: the plan may walk the index of expiries, which is partial, and no table."""
+    with memory.store._read() as connection:
+        plan = [row[3] for row in connection.execute("EXPLAIN QUERY PLAN " + EXPIRED, {"now": "2026"})]
+    scans = [step for step in plan if step.startswith("SCAN") and step != "SCAN gone"]
+    assert scans
+    assert all(step.endswith("INDEX note_expires") for step in scans)
 
 
 CHAIN = st.lists(st.sampled_from(["never", "past", "future"]), min_size=1, max_size=5)

@@ -15,6 +15,12 @@ def test_every_exported_name_exists_and_has_a_docstring() -> None:
         assert name == "__version__" or inspect.getdoc(thing), name
 
 
+def test_what_a_hook_raises_can_be_imported_from_the_top() -> None:
+    from retcon import RefusedError
+
+    assert issubclass(RefusedError, retcon.RetconError)
+
+
 def test_exports_are_sorted_without_repeats() -> None:
     assert list(retcon.__all__) == sorted(set(retcon.__all__))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,13 @@ def ids(memory: Memory, filters: Any, **words: Any) -> str:
     ({"pages": {"gte": 3, "lt": 10}}, "1"),
     ({"pages": {"gte": "a"}}, "3"),
     ({"done": {"gte": 0}}, ""),
+    ({"done": True}, "1"),
+    ({"done": 1}, ""),
+    ({"done": {"ne": 1}}, "12345"),
+    ({"done": {"in": [1]}}, ""),
+    ({"done": {"nin": [True]}}, "2345"),
+    ({"pages": {"in": [3.0]}}, "1"),
+    ({"metadata.text": None}, "12345"),
     ({"tags": {"contains": "red"}}, "1"),
     ({"tags": {"eq": ["pet", "red"]}}, "1"),
     ({"topic": {"contains": "at"}}, "135"),
@@ -99,6 +106,28 @@ def test_filters_mean_what_they_say(memory: Memory, filters: dict[str, Any], exp
     assert ids(memory, filters) == expected
 
 
+@pytest.mark.parametrize("moment", ["00:00:00", "23:59:59.9995", "23:59:59.999999"])
+@pytest.mark.parametrize("day", ["2026-05-09", "1969-12-31", "2199-12-31"])
+def test_every_moment_of_a_day_belongs_to_it_and_no_other_does(day: str, moment: str) -> None:
+    after = (date.fromisoformat(day) + timedelta(days=1)).isoformat()
+    with Memory(":memory:") as memory:
+        memory.add("cat", id="1", timestamp=f"{day}T{moment}")
+        memory.add("cat", id="2", timestamp=f"{after}T00:00:00")
+        for filters in ({"timestamp": day}, {"timestamp": {"lte": day}}, {"timestamp": {"in": [day]}}, {"until": day}):
+            assert ids(memory, filters) == "1"
+        assert ids(memory, {"timestamp": {"gt": day}}) == "2"
+        assert ids(memory, None, until=day) == "1"
+
+
+def test_metadata_as_a_keyword_tells_true_from_one() -> None:
+    with Memory(":memory:") as memory:
+        memory.add("cat", id="1", metadata={"n": 1, "deep": [{"n": 1}]})
+        memory.add("cat", id="2", metadata={"n": True, "deep": [{"n": True}]})
+        for wanted, found in ((1, "1"), (True, "2")):
+            assert ids(memory, None, metadata={"n": wanted}) == found
+            assert ids(memory, {"deep": {"eq": [{"n": wanted}]}}) == found
+
+
 def test_filters_and_the_other_words_hold_together(memory: Memory) -> None:
     assert ids(memory, {"topic": "cats"}, user_id="ann") == "13"
     assert ids(memory, {"topic": "cats", "user_id": "ann"}, user_id="ann", session="s2") == "3"
@@ -119,6 +148,10 @@ def test_filters_and_the_other_words_hold_together(memory: Memory) -> None:
     ({"topic": {"gt": [1]}}, "filters: 'topic' gt takes a number or text"),
     ({"topic": {"icontains": 3}}, "filters: 'topic' icontains takes text, not 3"),
     ({"topic": {"eq": float("nan")}}, "metadata must be plain JSON"),
+    ({"text": "cat one"}, "filters: 'text' of a note is no condition; 'metadata.KEY' names a key of the metadata"),
+    ({"id": "1"}, "filters: 'id' of a note is no condition"),
+    ({"AND": [{"expires_at": "2026-01-01"}]}, "filters: 'expires_at' of a note is no condition"),
+    ({"": 1}, "filters: a name is empty"),
     ({"speaker": 3}, "filters: 'speaker' eq takes text, not 3"),
     ({"timestamp": {"gte": "May"}}, "timestamp 'May' is not ISO 8601"),
     ({"timestamp": {"contains": "2026"}}, "filters: 'timestamp' contains is for texts and lists"),
@@ -245,9 +278,11 @@ def naive(filters: dict[str, Any], metadata: dict[str, Any]) -> bool:
     ((operator, wanted),) = value.items()
     have = metadata.get(name)
     if operator in ("eq", "ne"):
-        return bool(have == wanted) == (str(operator) == "eq")
+        return (
+            json.dumps(have) == json.dumps(wanted) if str(operator) == "eq" else json.dumps(have) != json.dumps(wanted)
+        )
     if operator in ("in", "nin"):
-        return any(have == each for each in wanted) == (str(operator) == "in")
+        return any(json.dumps(have) == json.dumps(each) for each in wanted) == (str(operator) == "in")
     if operator in ("contains", "icontains"):
         texts = [have] if isinstance(have, str) else have if isinstance(have, list) else []
         if operator == "icontains":

@@ -18,6 +18,15 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
         "Memory.search() got an unexpected keyword argument 'limit': here it is top_k; "
         "retcon.mem0.Memory takes Mem0's words",
     ),
+    "recall(limit=)": (
+        lambda memory: memory.recall("cat", limit=1),
+        "Memory.recall() got an unexpected keyword argument 'limit': the budget bounds the text, and "
+        "Memory(top_k=...) how many notes are looked at",
+    ),
+    "search(user=)": (
+        lambda memory: memory.search("cat", user="ann"),
+        "Memory.search() got an unexpected keyword argument 'user': here it is user_id",
+    ),
     "add(infer=)": (
         lambda memory: memory.add("cat", infer=False),
         "Memory.add() got an unexpected keyword argument 'infer': notes are stored as they are, and shortened when "

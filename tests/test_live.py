@@ -27,11 +27,28 @@ def test_an_add_without_a_timestamp_is_live_and_any_other_is_not(memory: Memory)
     memory.add("said now", id="now")
     memory.add("said then", id="then", timestamp="2026-05-01")
     memory.add([{"text": "a", "id": "a"}, {"text": "b", "id": "b", "timestamp": "2026-05-02"}])
-    memory.add({"text": "from elsewhere", "id": "old", "created_at": "2020-01-01T00:00:00+00:00"})
     memory.add({"text": "no date, please", "id": "undated", "live": False})
     assert lives(memory.get_all()) == {
-        "now": True, "then": False, "a": True, "b": False, "old": False, "undated": False,
+        "now": True, "then": False, "a": True, "b": False, "undated": False,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "said", [{"created_at": "1999-01-01"}, {"live": True}, {"created_at": "1999-01-01", "live": True}]
+)
+def test_when_a_note_was_stored_is_not_the_callers_to_say(memory: Memory, said: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="created_at and live are the memory's to say: timestamp is when"):
+        memory.add([{"text": "fine"}, {"text": "said"} | said])
+    assert memory.get_all() == []
+
+
+def test_a_correction_of_an_undated_note_is_undated_without_stamp_and_of_a_dated_one_is_not(path: Path) -> None:
+    with Memory(path, stamp=False, now=fixed_clock) as memory:
+        memory.add("a", id="a")
+        memory.add("b", id="b", timestamp="2026-05-01")
+        assert (memory.supersede("a", "x").timestamp, memory.supersede("b", "y").timestamp) == (
+            None, "2026-05-09T12:00:00+00:00",
+        )  # fmt: skip
 
 
 def test_a_correction_is_dated_by_its_timestamp_or_live(memory: Memory) -> None:

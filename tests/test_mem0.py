@@ -15,6 +15,7 @@ from conftest import counted_ids, fixed_clock
 from retcon.errors import InputError, NotFoundError
 from retcon.mem0 import Memory
 
+EVERYBODY = {"user_id": "*"}  # Mem0's own word for it
 MESSAGES = [
     {"role": "system", "content": "You are kind."},
     {"role": "user", "content": "I adopted a cat named Pixel.", "name": "ann"},
@@ -67,7 +68,11 @@ def test_an_update_keeps_the_id_and_the_history(memory: Memory, cat: str) -> Non
     assert memory.update(cat, text="I adopted a bird.", metadata={"sure": True}) == {
         "message": "Memory updated successfully!"
     }
-    for found in (memory.get(cat), *memory.get_all(user_id="ann")["results"], *memory.search("adopted")["results"]):
+    for found in (
+        memory.get(cat),
+        *memory.get_all(user_id="ann")["results"],
+        *memory.search("adopted", user_id="ann")["results"],
+    ):
         assert found is not None
         assert (found["id"], found["memory"]) == (cat, "I adopted a bird.")
         assert found["metadata"] == {"topic": "pets", "sure": True}
@@ -91,7 +96,7 @@ def test_a_delete_takes_every_version(memory: Memory, cat: str) -> None:
     assert memory.delete(cat) == {"message": "Memory deleted successfully!"}
     assert memory.get(cat) is None
     assert memory.history(cat) == []
-    assert memory.search("adopted") == {"results": []}
+    assert memory.search("adopted", user_id="ann") == {"results": []}
     with pytest.raises(NotFoundError):
         memory.delete(cat)
     with pytest.raises(NotFoundError):
@@ -100,24 +105,27 @@ def test_a_delete_takes_every_version(memory: Memory, cat: str) -> None:
 
 def test_delete_all_wants_an_id_and_reset_wants_none(memory: Memory, cat: str) -> None:
     memory.add("Bob's note", user_id="bob")
-    with pytest.raises(InputError, match="name a user_id"):
+    with pytest.raises(InputError, match=r"name a user_id.*reset\(\) deletes everything"):
         memory.delete_all()
     assert memory.delete_all(user_id="ann") == {"message": "Memories deleted successfully!"}
-    assert [each["memory"] for each in memory.get_all()["results"]] == ["Bob's note"]
+    assert [each["memory"] for each in memory.get_all(filters=EVERYBODY)["results"]] == ["Bob's note"]
     memory.reset()
-    assert memory.get_all() == {"results": []}
+    assert memory.get_all(filters=EVERYBODY) == {"results": []}
 
 
 @pytest.mark.parametrize(("filters", "expected"), [
     ({"user_id": "ann"}, {"one", "two"}),
     ({"user_id": 7}, {"three"}),
     ({"AND": [{"user_id": "ann"}, {"pages": {"gte": 2}}]}, {"two"}),
-    ({"topic": "*"}, {"one", "three"}),
+    ({"user_id": "*", "topic": "*"}, {"one", "three"}),
     ({"user_id": "*", "NOT": [{"topic": "*"}]}, {"two"}),
-    ({"OR": [{"topic": {"icontains": "CAT"}}, {"pages": {"in": [2]}}]}, {"one", "two"}),
-    ({"actor_id": "ann"}, {"two"}),
-    ({"role": "user"}, {"one", "three"}),
-    ({"updated_at": {"gt": "2026-05-09"}}, set()),
+    ({"user_id": "*", "OR": [{"topic": {"icontains": "CAT"}}, {"pages": {"in": [2]}}]}, {"one", "two"}),
+    ({"user_id": "*", "actor_id": "ann"}, {"two"}),
+    ({"user_id": "*", "role": "user"}, {"one", "three"}),
+    ({"user_id": "*", "updated_at": {"gt": "2026-05-09"}}, set()),
+    *(({join: [EVERYBODY, {"updated_at": {"gt": "2026-05-09"}}]}, set()) for join in ("AND", "and", "$and")),
+    *(({"user_id": "*", join: [{"actor_id": "ann"}]}, {"two"}) for join in ("or", "$or")),
+    ({"user_id": "*", "not": {"actor_id": "ann"}}, {"one", "three"}),
 ])  # fmt: skip
 def test_filters_are_mem0s(memory: Memory, filters: dict[str, Any], expected: set[str]) -> None:
     memory.add("cat one", user_id="ann", metadata={"topic": "cats", "pages": 1})
@@ -135,7 +143,7 @@ def test_limit_top_k_and_threshold(memory: Memory) -> None:
     assert best == memory.search("cat", user_id="ann", top_k=2)["results"]
     assert memory.search("cat", user_id="ann", limit=2, threshold=best[0]["score"])["results"] == best[:1]
     with pytest.raises(InputError, match="limit and top_k are the same"):
-        memory.search("cat", limit=2, top_k=2)
+        memory.search("cat", user_id="ann", limit=2, top_k=2)
 
 
 def test_a_memory_lives_until_the_end_of_its_expiration_date(path: Path) -> None:
@@ -145,20 +153,20 @@ def test_a_memory_lives_until_the_end_of_its_expiration_date(path: Path) -> None
         found = memory.get(made["id"])
         assert found is not None
         assert found["expiration_date"] == "2026-05-09"
-        assert memory.search("code")["results"]
+        assert memory.search("code", user_id="ann")["results"]
         moment[0] += timedelta(hours=12)  # midnight
-        assert memory.search("code") == memory.get_all() == {"results": []}
-        assert len(memory.get_all(show_expired=True)["results"]) == 1
+        assert memory.search("code", user_id="ann") == memory.get_all(user_id="ann") == {"results": []}
+        assert len(memory.get_all(user_id="ann", show_expired=True)["results"]) == 1
         memory.update(made["id"], expiration_date=None)
-        assert memory.search("code")["results"]
+        assert memory.search("code", user_id="ann")["results"]
         with pytest.raises(InputError, match="expiration_date is a date"):
-            memory.add("x", expiration_date="soon")
+            memory.add("x", user_id="ann", expiration_date="soon")
 
 
 @pytest.mark.parametrize("wrong", [3, None, ["a text"], [3], {"content": "x", "odd": 1}])
 def test_messages_that_are_none_are_told(memory: Memory, wrong: Any) -> None:
     with pytest.raises(InputError):
-        memory.add(wrong)
+        memory.add(wrong, user_id="ann")
 
 
 def test_a_configuration_of_mem0_is_refused_in_one_line() -> None:
@@ -190,3 +198,49 @@ MEM0 = {  # mem0ai 2.2.1: the parameters of each verb, but for those that steer 
 @pytest.mark.parametrize("verb", MEM0)
 def test_every_verb_takes_the_parameters_of_mem0s(verb: str) -> None:
     assert set(MEM0[verb].split()) <= set(inspect.signature(getattr(Memory, verb)).parameters)
+
+
+# -- whose memories ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", [
+    lambda memory: memory.add("x"),
+    lambda memory: memory.search("cat"),
+    lambda memory: memory.get_all(),
+    lambda memory: memory.search("cat", filters={"topic": "pets"}),
+    lambda memory: memory.get_all(filters={"OR": [{"user_id": "ann"}, {"topic": "pets"}]}),
+    lambda memory: memory.get_all(filters={"NOT": [{"user_id": "ann"}]}),
+    lambda memory: memory.get_all(filters={"user_id": None}),
+])  # fmt: skip
+def test_a_call_that_names_nobody_is_refused_as_mem0_does(memory: Memory, cat: str, call: Any) -> None:
+    with pytest.raises(InputError, match="name a user_id, agent_id or run_id"):
+        call(memory)
+    assert [note.id for note in memory.memory.get_all()] == [cat]
+
+
+CALLS: dict[str, tuple[Any, str]] = {
+    "memory_type": (lambda memory: memory.add("x", user_id="ann", memory_type="procedural_memory"), "not asked here"),
+    "prompt": (lambda memory: memory.add("x", user_id="ann", prompt="p"), "not asked here"),
+    "output_format": (lambda memory: memory.add("x", user_id="ann", output_format="v1.1"), "answers are"),
+    "rerank": (lambda memory: memory.search("x", user_id="ann", rerank=True), "not asked here"),
+    "version": (lambda memory: memory.search("x", user_id="ann", version="v2"), "answers are"),
+    "page": (lambda memory: memory.get_all(user_id="ann", page=2), "lists in pages"),
+    "odd": (lambda memory: memory.get_all(user_id="ann", odd=2), "unexpected keyword argument 'odd'$"),
+    "chat": (lambda memory: memory.chat("x"), r"memory\.memory\.ask"),
+    "recall": (lambda memory: memory.recall("x"), r"memory\.memory\.recall"),
+}
+
+
+@pytest.mark.parametrize("word", CALLS)
+def test_a_word_of_mem0_with_nothing_to_act_on_ends_in_one_line(memory: Memory, word: str) -> None:
+    call, told = CALLS[word]
+    with pytest.raises((TypeError, AttributeError), match=rf"'{word}'.*{told}" if word != "odd" else told) as error:
+        call(memory)
+    assert "\n" not in str(error.value)
+    assert memory.memory.get_all() == []
+
+
+@pytest.mark.parametrize("make", [lambda: Memory(config={}), lambda: Memory({"llm": {}})])  # type: ignore[arg-type]
+def test_a_configuration_given_to_the_class_is_refused_too(make: Any) -> None:
+    with pytest.raises(InputError, match="a Mem0 configuration says nothing to retcon"):
+        make()

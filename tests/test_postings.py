@@ -273,7 +273,11 @@ class StoreMachine(RuleBasedStateMachine):
     def add_again(self, note_id: str) -> None:
         if note_id in self.model:
             note = self.model[note_id].note
-            plain = {key: value for key, value in note.to_dict().items() if key not in ("superseded_by", "created_at")}
+            plain = {
+                key: value
+                for key, value in note.to_dict().items()
+                if key not in ("superseded_by", "created_at", "live")
+            }
             assert self.memory.add(plain) == [note]
 
     @rule(note_id=ids, fields=drafts())
@@ -308,10 +312,11 @@ class StoreMachine(RuleBasedStateMachine):
         self.learn(second, follows=one if first["session"] is None else None)
         return multiple(one, two)
 
-    @rule(gone=st.lists(consumes(ids), min_size=1, max_size=4))
-    def delete(self, gone: list[str]) -> None:
-        chosen = {note_id for note_id in gone if note_id in self.model}
-        done = self.memory.delete(sorted(chosen))
+    @rule(gone=st.lists(consumes(ids), min_size=1, max_size=4), versions=st.sampled_from(["all", "one"]))
+    def delete(self, gone: list[str], versions: Any) -> None:
+        named = {note_id for note_id in gone if note_id in self.model}
+        chosen = named if versions == "one" else {note.id for each in named for note in self.memory.history(each)}
+        done = self.memory.delete(sorted(named), versions=versions)
         assert (done.notes, done.purged) == (len(chosen), not chosen)
         self.forget(chosen)
 

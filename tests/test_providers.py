@@ -79,6 +79,34 @@ def test_a_providers_key_goes_to_its_url_too(name: str, monkeypatch: pytest.Monk
     assert opened(HOSTED[name].base, name="m", key="sk-given").endpoint.key == "sk-given"
 
 
+@pytest.mark.parametrize("url", [
+    "http://api.openai.com/v1", "https://api.openai.com:444/v1", "http://api.openai.com:443/v1",
+    "https://api.openai.com.:443/v1", "https://api.openai.com:x/v1",
+])  # fmt: skip
+def test_a_providers_key_goes_to_no_other_scheme_or_port(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-own")
+    assert providers.find_key(url) is None
+    assert providers.find_key("https://API.openai.com:443/v1/") == "sk-own"  # the same origin, written otherwise
+
+
+def test_the_key_of_a_local_address_goes_to_its_port_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-own")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:4000/v1")
+    assert opened("http://localhost:4000/v1", name="m").endpoint.key == opened("openai:m").endpoint.key == "sk-own"
+    for other in ("http://localhost:11434/v1", "http://localhost/v1", "https://localhost:4000/v1"):
+        assert opened(other, name="m").endpoint.key is None
+
+
+def test_a_providers_key_is_not_sent_in_the_clear_to_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-own")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://proxy.example.org/v1")
+    assert opened("http://proxy.example.org/v1", name="m").endpoint.key is None
+    with pytest.raises(InputError, match=r"OPENAI_API_KEY is not sent over plain HTTP to http://proxy\.example"):
+        opened("openai:m")
+    monkeypatch.setenv("RETCON_API_KEY", "sk-retcon")  # the caller's word for the model that is named
+    assert opened("openai:m").endpoint.key == "sk-retcon"
+
+
 @pytest.mark.parametrize("name", HOSTED)
 def test_a_missing_key_names_the_variable(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError) as caught:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import fixed_clock, raw
+from conftest import bytes_of, fixed_clock, raw
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -146,7 +146,7 @@ def test_a_corrected_note_has_no_vector_until_it_is_current_again(path: Path) ->
         with memory.store.snapshot(Scope("ann")) as snapshot:
             slots, _ = snapshot.vectors("late")
             assert [note.id for note in snapshot.fetch(slots.tolist())] == ["b"]
-        memory.delete("b")
+        memory.delete("b", versions="one")
         assert [hit.id for hit in memory.search("red cat", user_id="ann")] == ["a"]
 
 
@@ -163,14 +163,39 @@ def test_a_chain_of_corrections_is_linked_past_a_deleted_link(memory: Memory) ->
         memory.supersede(old, new, new_id=new)
     with pytest.raises(ConflictError, match="the id 'a' is of a note that was superseded before"):
         memory.supersede("a", "again")
-    memory.delete("b")
+    memory.delete("b", versions="one")
     assert [(note.id, note.supersedes, note.superseded_by) for note in memory.history("a")] == [
         ("a", None, "c"),
         ("c", "a", None),
     ]
-    memory.delete("c")
+    memory.delete("c", versions="one")
     assert memory.get("a").superseded_by is None
     assert [hit.id for hit in memory.search("one")] == ["a"]
+
+
+@pytest.mark.parametrize("named", [["a"], ["b"], ["c"], ["c", "a"]])
+def test_a_delete_takes_every_version_by_the_id_of_any(memory: Memory, path: Path, named: list[str]) -> None:
+    memory.add("onequagga", id="a", session="s")
+    for old, new in (("a", "b"), ("b", "c")):
+        memory.supersede(old, f"{new}quagga", new_id=new)
+    memory.add("another turn", id="other", session="s")
+    assert memory.delete(named).notes == 3
+    assert [note.id for note in memory.get_all(superseded=True)] == ["other"]
+    assert memory.get("other").follows is None
+    assert memory.search("onequagga bquagga cquagga") == []
+    assert memory.purge()
+    assert b"quagga" not in bytes_of(path)
+    assert memory.check().problems == ()
+
+
+def test_a_delete_of_an_unknown_note_deletes_no_version_of_another(memory: Memory) -> None:
+    memory.add("one", id="a")
+    memory.supersede("a", "two", new_id="b")
+    with pytest.raises(NotFoundError):
+        memory.delete(["a", "nope"])
+    with pytest.raises(InputError, match="versions is 'all' or 'one', not 'both'"):
+        memory.delete("a", versions="both")  # type: ignore[arg-type]
+    assert [note.id for note in memory.history("a")] == ["a", "b"]
 
 
 def test_a_turn_whose_explicit_predecessor_goes_follows_its_session(memory: Memory) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ from waiting import LONG
 from retcon import Memory, deadline
 from retcon.deadline import TimeLimit
 from retcon.errors import DeadlineError, InputError, ModelError, ModelTimeoutError
-from retcon.model import Ask, Reply
+from retcon.model import Ask, HttpEmbed, Reply
 
 SHORT = 0.5  # seconds that a call is given here; nothing but giving up in time ends it
 
@@ -222,3 +223,32 @@ def test_a_time_out_is_a_number_above_nought(odd: Any) -> None:
             for call in (memory.recall, memory.ask, memory.ask_stream):
                 with pytest.raises(InputError, match="time-out"):
                     call(QUERY, 40, timeout=odd)
+
+
+@pytest.mark.parametrize("retriever", ["dense", "hybrid", "bm25"])
+@pytest.mark.parametrize("verb", ["recall", "ask"])
+def test_an_embedder_that_hangs_has_no_more_than_the_calls_time(
+    path: Path, server: Server, release: threading.Event, verb: str, retriever: str
+) -> None:
+    """With BM25 it is asked for the vectors of the features alone. Its own time-out is far off."""
+    server.always = held(release)
+    embed = HttpEmbed(server.base, "m", dim=2, timeout=LONG)
+    with contextlib.closing(embed), Memory(path, embedder=embed, retriever=retriever, model=Both()) as memory:
+        memory.add([text for text, _ in STORY])
+        began = time.monotonic()
+        with pytest.raises(ModelTimeoutError, match=r"no vectors within 0\.5 s$"):
+            getattr(memory, verb)(QUERY, 40, timeout=SHORT)
+        assert time.monotonic() - began < LONG / 4
+    assert server.seen
+    assert not release.is_set()
+
+
+def test_an_earlier_deadline_than_the_calls_stays_what_it_is(
+    path: Path, server: Server, release: threading.Event
+) -> None:
+    server.always = held(release)
+    embed = HttpEmbed(server.base, "m", dim=2, timeout=LONG)
+    with contextlib.closing(embed), Memory(path, embedder=embed, retriever="dense") as memory:
+        memory.add("a cat")
+        with deadline.until(time.monotonic() + SHORT), pytest.raises(DeadlineError):
+            memory.recall("cat", 40, timeout=LONG)

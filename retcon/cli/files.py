@@ -1,4 +1,4 @@
-"""`retcon check`, `retcon backup` and `retcon restore`: is the file sound, and how a copy of it comes and goes."""
+"""`retcon check`, `backup`, `restore` and `purge`: is the file sound, how a copy comes and goes, what leaves it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from retcon.cli import options as opt
 from retcon.cli import show
 from retcon.cli.options import flag
 from retcon.errors import StoreError
+from retcon.note import Scope
 from retcon.store import backup as copies
 from retcon.store.checking import Check, check_file
 
 CHECK = ("retcon check", "retcon check --db agent.db --json", "retcon check --repair")
 BACKUP = ("retcon backup agent-2026-05-09.db", "retcon backup /mnt/backups/agent.db --replace --db agent.db")
 RESTORE = ("retcon restore agent-2026-05-09.db --db new.db", "retcon restore agent-2026-05-09.db --replace")
+PURGE = ("retcon purge", "retcon purge --db agent.db --json")
 
 Replace = Annotated[bool, flag("--replace", "Take the place of a file that is there.")]
 
@@ -74,6 +76,25 @@ def restore(
     with show.bar("restore", every=1) as progress:
         found = copies.restore(file, db, replace=replace, progress=progress)
     _tell_copy(f"{db} holds what {file} holds", db, found, as_json=as_json)
+
+
+def purge(*, db: opt.Db = opt.DB, as_json: opt.AsJson = False) -> int:
+    """Delete expired notes, and rewrite the file.
+
+    Afterwards it holds no word of what was deleted or had expired. The exit code is 1 where another reader held the
+    log back: then the notes are gone, and the rewrite stays due.
+    """
+    with opt.open_memory(db) as memory:
+        before = memory.store.count(Scope())
+        purged = memory.purge()
+        gone = before - memory.store.count(Scope())
+    if as_json:
+        show.document({"expired": gone, "purged": purged})
+    else:
+        show.out(f"deleted {show.plural(gone, 'expired note')}")
+        if not purged:
+            show.warn("another reader holds the log: deleted words leave the files with the next purge")
+    return 0 if purged else 1
 
 
 def _tell_copy(what: str, path: str, found: Check, *, as_json: bool) -> None:

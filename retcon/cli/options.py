@@ -15,15 +15,16 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from retcon import model
-from retcon.errors import InputError, StoreError
+from retcon.errors import InputError, RetconError, StoreError, quote
 from retcon.memory import DEFAULT_BUDGET, DEFAULT_PATH, Memory
+from retcon.note import Scope
 from retcon.operate import ACTIONS, usable
 from retcon.perform import GUARDS
 from retcon.retrieve import RETRIEVERS
@@ -292,6 +293,28 @@ def open_memory(db: str, *, create: bool = False, **options: Any) -> Iterator[Me
         yield memory
 
 
+@contextlib.contextmanager
+def new_or_known(db: str) -> Iterator[None]:
+    """A block that fills a store: where it fails, one that it made and that is empty is not left behind."""
+    known = db == ":memory:" or os.path.exists(db)
+    try:
+        yield
+    except BaseException:
+        if not known and os.path.exists(db) and _is_empty(db):
+            for end in ("", "-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(db + end)
+        raise
+
+
+def _is_empty(db: str) -> bool:
+    try:
+        with Memory(db) as memory:
+            return memory.store.count(Scope()) == 0
+    except RetconError:
+        return False
+
+
 # -- what is given -----------------------------------------------------------------------------------------------------
 
 
@@ -320,8 +343,18 @@ def read_expiry(text: str | None) -> str | timedelta | None:
     """A moment as it was written, or the length of time from now that 30d, 12h or 15m say."""
     span = _SPAN.fullmatch(text or "")
     if span is None:
+        _check_moment(text)
         return text
     return timedelta(**{{"d": "days", "h": "hours", "m": "minutes"}[span[2]]: int(span[1])})
+
+
+def _check_moment(text: str | None) -> None:
+    try:
+        if text not in (None, "never"):
+            datetime.fromisoformat(str(text).strip())
+    except ValueError:
+        forms = "30d, 12h or 15m from now, or ISO 8601 such as 2026-12-31"
+        raise InputError(f"--expires takes {forms}, not {quote(text)}") from None
 
 
 def _value(text: str) -> Any:

@@ -108,7 +108,7 @@ def _supersede(act: dict[str, Any]) -> None:
     for note in act["history"]:
         block(one_line(note["text"]), mark=f"  {day(note['timestamp'])} ", then=" " * 13)
     out()
-    _short('memory.delete("correction"), and the older note is current again', act["deleted"])
+    _short('memory.delete("correction", versions="one"): the older one is current', act["deleted"])
 
 
 def _short(when: str, recall: dict[str, Any]) -> None:

@@ -125,8 +125,16 @@ def supersede(
     return show.out(f"stored {stored.id}, which supersedes {note_id}")
 
 
+class Versions(StrEnum):
+    """How much of a corrected note a delete takes."""
+
+    ALL = "all"
+    ONE = "one"
+
+
 @command(
     "retcon delete 4f1c 9ab2 --yes",
+    "retcon delete 4f1c --versions one --yes",
     "retcon delete --all -u ann --yes",
     "retcon delete --everything --db old.db",
 )
@@ -135,6 +143,9 @@ def delete(
     *,
     whole: Annotated[bool, flag("--all", "All notes of the scope that is named.")] = False,
     everything: Annotated[bool, flag("--everything", "All notes of the store.")] = False,
+    versions: Annotated[
+        Versions, option("--versions", "all|one", "Every version of each note, or the one of that id alone.")
+    ] = Versions.ALL,
     whose: opt.Whose,
     yes: opt.Yes = False,
     db: opt.Db = opt.DB,
@@ -142,17 +153,27 @@ def delete(
 ) -> None:
     """Delete notes and all that stands on them.
 
-    Their words leave the files too, before the command ends; where another reader holds the log back, a warning says
-    so, and the next delete or close does it.
+    Every version of a note goes with it, unless --versions one is said. Their words leave the files too, before the
+    command ends; where another reader holds the log back, a warning says so, and the next delete or close does it.
     """
     if bool(ids) + whole + everything != 1 or whole != (whose != opt.Whose()):
         raise InputError("name ids, or --all with a user, agent or run id, or --everything")
     with opt.open_memory(db) as memory:
         where = whose.where()
-        _confirm_delete(memory, ids or [], where.scope, yes=yes)
-        gone = memory.store.delete(ids) if ids else memory.delete_all(where=where, everything=everything)
-        gone = replace(gone, purged=not gone.notes or memory.purge())
+        chosen = _find_versions(memory, ids or [], versions)
+        _confirm_delete(memory, chosen, where.scope, yes=yes)
+        if ids:
+            gone = memory.delete(ids, versions=versions.value)
+        else:
+            gone = memory.delete_all(where=where, everything=everything)
+        gone = replace(gone, purged=not gone.notes or memory.purge(expired=False))
     _tell_deleted(gone, as_json=as_json)
+
+
+def _find_versions(memory: Memory, ids: list[str], versions: Versions) -> list[str]:
+    """The ids that go with these."""
+    chains = ([each] if versions is Versions.ONE else [note.id for note in memory.history(each)] for each in ids)
+    return list(dict.fromkeys(note_id for chain in chains for note_id in chain))
 
 
 def _confirm_delete(memory: Memory, ids: list[str], scope: Scope, *, yes: bool) -> None:
@@ -374,7 +395,7 @@ def load(
     It is one transaction; notes that are there already are passed over.
     """
     total = None if file == "-" else opt.count_lines(file)
-    with opt.open_memory(db, create=True) as memory, show.bar("load", total) as progress:
+    with opt.new_or_known(db), opt.open_memory(db, create=True) as memory, show.bar("load", total) as progress:
         added = memory.load(opt.stdin_lines() if file == "-" else file, progress=progress)
     return show.document({"added": added}) if as_json else show.out(f"added {show.plural(added, 'note')} to {db}")
 
@@ -434,6 +455,7 @@ def add_plugins() -> None:
 
 
 add_verbs([(files.check, files.CHECK), (files.backup, files.BACKUP), (files.restore, files.RESTORE)])
+add_verbs([(files.purge, files.PURGE)])
 add_plugins()
 add_verbs([(serving.serve, serving.SERVE), (serving.keys, serving.KEYS), (mcps.mcp, mcps.EXAMPLES)])
 

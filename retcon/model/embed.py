@@ -7,6 +7,7 @@ installed package. Vectors serve the two embedding features of the router, and n
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +16,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from retcon.errors import InputError, MissingExtraError
+from retcon import deadline
+from retcon.deadline import TimeLimit
+from retcon.errors import DeadlineError, InputError, MissingExtraError, ModelTimeoutError
 from retcon.words import COMMON_STEMS, stem_words, term_key, words
 
 COMMON_WEIGHT = 0.2  # of a function word against 1 for any other
@@ -102,6 +105,32 @@ def embedder(spec: str | Embed | None = None) -> Embed:
     if not isinstance(spec, Embed):
         raise InputError(f"an embedder needs name, dim and a call, {type(spec).__name__} lacks one of them")
     return spec
+
+
+class _Within:
+    """An embedder that gives up when a caller's time is over."""
+
+    def __init__(self, embed: Embed, limit: TimeLimit) -> None:
+        self._embed, self._limit = embed, limit
+        self.name = embed.name
+
+    @property
+    def dim(self) -> int:
+        return self._embed.dim
+
+    def __call__(self, texts: Sequence[str], /) -> NDArray[np.float32]:
+        try:
+            with deadline.until(self._limit.end):
+                return self._embed(texts)
+        except DeadlineError:
+            if not self._limit.over:  # an earlier deadline, of somebody else
+                raise
+            raise ModelTimeoutError(f"{self.name}: no vectors within {self._limit.seconds:g} s") from None
+
+
+def within(embed: Embed, limit: TimeLimit) -> Embed:
+    """The embedder, in no more than the caller's time."""
+    return embed if limit.end == math.inf else _Within(embed, limit)
 
 
 def unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float32]:

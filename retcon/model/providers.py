@@ -1,7 +1,8 @@
 """Providers by name: "openai:gpt-4o-mini" -> the address of an OpenAI-compatible endpoint, a model there, its key.
 
 One table for whatever is asked there, chat models and embedders. A provider's key is looked for under the provider's
-own variable and is sent to that provider alone.
+own variable and is sent to that provider alone: to the scheme, host and port of its address, and over plain HTTP only
+to this machine. RETCON_API_KEY is the caller's word for whatever model is named, so it goes wherever that model is.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from retcon.errors import InputError
@@ -37,6 +39,7 @@ PROVIDERS = {
     "vllm": Provider("http://localhost:8000/v1"),
     "llamacpp": Provider("http://localhost:8080/v1"),
 }
+_PORTS = {"http": 80, "https": 443}
 _NAMED = re.compile(r"\A([A-Za-z][A-Za-z0-9_-]++):(?![/\\])(.*)", re.DOTALL)  # two letters or more: C:\ is a disk
 
 
@@ -61,7 +64,10 @@ class Named:
     def find_key(self, given: str | None = None) -> str | None:
         """The key: the caller's, the provider's own, or retcon's; an error where the provider wants one."""
         found = PROVIDERS[self.provider]
-        key = given or (os.environ.get(found.key) if found.key else None) or os.environ.get(RETCON_KEY) or None
+        own = os.environ.get(found.key) if found.key and _is_private(self.base) else None
+        key = given or own or os.environ.get(RETCON_KEY) or None
+        if key is None and found.key and os.environ.get(found.key):
+            raise InputError(f"{found.key} is not sent over plain HTTP to {self.base}: use https, or {RETCON_KEY}")
         if key is None and found.key is not None and self.base == found.base:
             raise InputError(f"{self.provider}:{self.model} needs a key: set {found.key}")
         return key
@@ -79,16 +85,36 @@ def split(spec: str) -> Named | None:
 
 
 def find_key(url: str, given: str | None = None) -> str | None:
-    """The key for an endpoint: the caller's, retcon's own, or that of the provider who listens at this very host."""
+    """The key for an endpoint: the caller's, retcon's own, or that of the provider who listens at this very origin."""
     if given is not None:
         return given
-    host = urlsplit(url).hostname
-    fitting = (each.key for name, each in PROVIDERS.items() if each.key and _host(name) == host)
+    there = _origin(url) if _is_private(url) else None
+    fitting = (
+        each.key for name, each in PROVIDERS.items() if each.key and there and _origin(Named(name, "").base) == there
+    )
     return os.environ.get(RETCON_KEY) or next((os.environ.get(key) for key in fitting), None) or None
 
 
-def _host(provider: str) -> str | None:
-    return urlsplit(Named(provider, "").base).hostname
+def _origin(url: str) -> tuple[str, str | None, int | None] | None:
+    """Scheme, host and port of the URL; None where it has none that can be read."""
+    try:
+        found = urlsplit(url)
+        return found.scheme, found.hostname, found.port or _PORTS.get(found.scheme)
+    except ValueError:
+        return None
+
+
+def _is_private(url: str) -> bool:
+    """Whether nobody on the way to the URL can read a key: over TLS, or to this machine."""
+    origin = _origin(url)
+    return origin is not None and (origin[0] == "https" or _is_loopback(origin[1] or ""))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def list_known() -> str:

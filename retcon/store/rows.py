@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from retcon.filters import Facts, compile_check, facts_asked
+from retcon.filters import Facts, compile_check, facts_asked, last_moment, same
 from retcon.note import Filter, Note, Scope
 from retcon.store.checksum import checksum
 
@@ -30,6 +30,17 @@ DERIVED = {  # the same of derived texts
 _NEWER = "LEFT JOIN note AS newer ON newer.supersedes = note.seq\n"
 NOTE = f"SELECT {_SUMMED}, note.sum, newer.id {_LINKED}{_NEWER}"
 NOTE_AND_BEFORE = f"SELECT {_SUMMED}, note.sum, newer.id, before.text {_LINKED}{_NEWER}"  # with the turn before it
+VERSIONS = """
+WITH RECURSIVE
+  older (seq) AS (
+    SELECT seq FROM note WHERE id IN (SELECT value FROM json_each(?))
+    UNION SELECT supersedes FROM note JOIN older USING (seq) WHERE supersedes NOT NULL
+  ),
+  version (seq) AS (
+    SELECT seq FROM older
+    UNION SELECT note.seq FROM note JOIN version ON note.supersedes = version.seq
+  )
+"""  # of the notes with these ids, a JSON list: all of each chain of corrections
 SLOT = 5  # where a row of the NOTE query has the slot
 _COMMON, SUM = 15, 17  # so many columns every checksum is over; where the row has the checksum itself
 
@@ -101,7 +112,7 @@ def check_of(only: Filter) -> Callable[[Sequence[Any]], bool] | None:
         session, speaker, at, created_at, stored = row
         metadata = {} if stored is None else read_metadata(stored)
         for key, value in wanted:
-            if metadata.get(key) != value:
+            if not same(metadata.get(key), value):
                 return False
         return check is None or check(Facts(session, speaker, at, _read_time(created_at), metadata))
 
@@ -145,4 +156,4 @@ def conditions(scope: Scope, only: Filter) -> tuple[list[str], list[Any]]:
 
 def _end_of(until: str) -> float:
     """The last moment that `until` covers: a bare date means all of that day."""
-    return epoch(until) + (86_399.999 if len(until) == 10 else 0.0)
+    return last_moment(epoch(until)) if len(until) == 10 else epoch(until)

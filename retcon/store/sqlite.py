@@ -18,7 +18,7 @@ from retcon.note import Filter, Note, Scope
 from retcon.store import Deleted, Kept, Order, Progress, ReplyStats, Snapshot, deleting, purging, replies, seal
 from retcon.store.checksum import checksum
 from retcon.store.connections import TIMEOUT, Connections, Sync, check_schema, translate_damage, translate_errors
-from retcon.store.rows import DERIVED, FACT_PLACES, NOTE, check_of, conditions, read_note
+from retcon.store.rows import DERIVED, FACT_PLACES, NOTE, VERSIONS, check_of, conditions, read_note
 from retcon.store.snapshot import SqliteSnapshot
 from retcon.store.writing import Writer
 from retcon.where import Where
@@ -141,28 +141,22 @@ class SqliteStore:
 
     def history(self, note_id: str) -> list[Note]:
         """Every version of the note, oldest first."""
-        query = """
-        WITH RECURSIVE
-          older (seq) AS (
-            SELECT seq FROM note WHERE id = ?
-            UNION SELECT supersedes FROM note JOIN older USING (seq) WHERE supersedes NOT NULL
-          ),
-          newer (seq) AS (
-            SELECT seq FROM older
-            UNION SELECT note.seq FROM note JOIN newer ON note.supersedes = newer.seq
-          )
-        """
+        query = VERSIONS + NOTE + "WHERE note.seq IN version ORDER BY note.seq"
         with self._read() as connection:
-            rows = connection.execute(query + NOTE + "WHERE note.seq IN newer ORDER BY note.seq", (note_id,)).fetchall()
+            rows = connection.execute(query, (json.dumps([note_id]),)).fetchall()
         if not rows:
             raise NotFoundError(note_id)
         with translate_errors(self.path), translate_damage(self.path):
             return [read_note(row) for row in rows]
 
-    def delete(self, note_ids: Sequence[str]) -> Deleted:
-        """What went: the notes with all that stands on them. A note they corrected becomes current again."""
+    def delete(self, note_ids: Sequence[str], *, versions: bool = False) -> Deleted:
+        """What went: the notes with all that stands on them. A note they corrected becomes current again.
+
+        With `versions` every version of each note goes with it.
+        """
         with self._connections.write() as connection, translate_damage(self.path):
-            notes, records = deleting.delete(connection, note_ids)
+            chosen = deleting.find_versions(connection, note_ids) if versions else note_ids
+            notes, records = deleting.delete(connection, chosen)
         return Deleted(notes, records, self.in_memory or not notes)
 
     def delete_all(self, scope: Scope) -> Deleted:
