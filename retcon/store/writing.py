@@ -185,8 +185,7 @@ def _refuse_other(known: Note, note: Note) -> None:
         ours, theirs = getattr(known, name), getattr(note, name)
         if ours != theirs and not (name == "metadata" and dict(ours) == dict(theirs)):
             raise ConflictError(note.id, f"is taken by a note with another {name}")
-    if note.expires_at is not None and note.expires_at != known.expires_at:
-        has = f"expires at {known.expires_at}" if known.expires_at else "never expires"
-        raise ConflictError(note.id, f"is taken by a note that {has}: adding it again changes no expiry, supersede it")
+    if note.expires_at is not None and known.expires_at is None:
+        raise ConflictError(note.id, "is taken by a note that never expires: supersede it to change that")
     if note.supersedes is not None and note.supersedes != known.supersedes:
         raise ConflictError(note.id, "is taken by a note that does not supersede the same one")
