@@ -265,12 +265,14 @@ def test_http_says_it_and_takes_fill() -> None:
     assert bare["evidence"]["missing"] == ["capital", "france"]
 
 
-def test_the_mcp_tool_gives_no_text_where_nothing_is_about_the_query() -> None:
+def test_the_mcp_tool_gives_no_text_where_nothing_is_about_the_query_unless_all_notes_fit() -> None:
     with remember(*NOTES) as memory:
-        tools = ToolVerbs(memory, budget=64)
+        tools = ToolVerbs(memory, budget=24)
         nothing = tools.recall(RecallArguments(query=OFF_TOPIC[0]))
+        everything = tools.recall(RecallArguments(query=OFF_TOPIC[0], budget=64))
         about = tools.recall(RecallArguments(query="vet"))
     assert (nothing.found, nothing.text, nothing.warnings, nothing.more) == (False, "", [NOTHING], False)
+    assert (everything.found, everything.text.splitlines()) == (False, list(NOTES))
     assert (about.found, about.text) == (True, NOTES[1])
 
 
