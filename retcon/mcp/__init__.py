@@ -3,7 +3,7 @@
 schema.py     what the tools take and give back
 verbs.py      a memory as one server offers it: whose notes, and what each tool does
 tools.py      the tools as a model reads them, and which of them to offer
-library.py    what differs between the majors of the mcp package
+majors.py     what differs between the majors of the mcp package
 server.py     the tools, the resource and the prompt, answered in threads
 transport.py  standard input and output, streamable HTTP, the key, the end
 """

@@ -26,7 +26,7 @@ import retcon
 from retcon import deadline
 from retcon.errors import DeadlineError, InputError, RetconError
 from retcon.mcp import schema
-from retcon.mcp.library import INTERNAL_ERROR, INVALID_PARAMS, Plain, ProtocolError, make_server
+from retcon.mcp.majors import INTERNAL_ERROR, INVALID_PARAMS, Plain, ProtocolError, make_server
 from retcon.mcp.tools import Tool, choose
 from retcon.mcp.verbs import ToolVerbs
 from retcon.operate import as_data

@@ -27,7 +27,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from retcon.errors import InputError
-from retcon.mcp.library import PARSE_ERROR, error_message, http_app, open_stdio
+from retcon.mcp.majors import PARSE_ERROR, error_message, http_app, open_stdio
 from retcon.mcp.server import ToolWorkers
 from retcon.serving import error_body, host_name, http_server, is_loopback, is_proxied, listen, one_line, url_host
 
