@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ import pytest
 from browser import chromium, written_report
 from hypothesis import HealthCheck, settings
 from local_model import smollm
+from misbehaving import Server
 
 from retcon import Memory
 from retcon.cli.doctor import KEYS, READ
@@ -59,6 +61,21 @@ def bytes_of(path: Path) -> bytes:
 def raw(path: Path) -> sqlite3.Connection:
     """A plain connection to the store's file, set up by nobody."""
     return sqlite3.connect(path, isolation_level=None, timeout=30)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A model's endpoint that does what a test tells it."""
+    with Server() as opened:
+        yield opened
+
+
+@pytest.fixture
+def release() -> Iterator[threading.Event]:
+    """What slow replies wait for; set at the end of a test, so that a call which waited for them would never end."""
+    event = threading.Event()
+    yield event
+    event.set()
 
 
 @pytest.fixture

@@ -26,19 +26,6 @@ from retcon.server import Keys, Limits
 EVENTS = {"accept": "text/event-stream"}
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as opened:
-        yield opened
-
-
-@pytest.fixture
-def release() -> Iterator[threading.Event]:
-    event = threading.Event()
-    yield event
-    event.set()
-
-
 # -- in Python ---------------------------------------------------------------------------------------------------------
 
 

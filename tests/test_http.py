@@ -71,12 +71,6 @@ class Waits:
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as opened:
-        yield opened
-
-
-@pytest.fixture
 def waits() -> Waits:
     return Waits()
 

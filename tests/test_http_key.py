@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from misbehaving import Behaviour, Server, completion, says, sends
-from test_http import KEY, PASSING, Waits, client, one, server, waits
+from test_http import KEY, PASSING, Waits, client, one, waits
 
 from retcon.errors import InputError, ModelError
 from retcon.model import HttpChat
 from retcon.model.http import Endpoint
 
-__all__ = ["server", "waits"]  # fixtures
+__all__ = ["waits"]  # fixtures
 
 
 @pytest.mark.parametrize("name", [*PASSING, "fine", "echo", "401", "redirect", "json"])

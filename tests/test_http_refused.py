@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from misbehaving import Server, completion, says, sends
-from test_http import ASK, KEY, Waits, client, one, server, waits
+from test_http import ASK, KEY, Waits, client, one, waits
 
 from retcon import Memory
 from retcon.errors import AuthError, InputError, ModelError, ModelUnavailableError
 from retcon.model import HttpChat, HttpEmbed, Reply
 from retcon.model.http import REMEMBER, Endpoint, _Client
 
-__all__ = ["server", "waits"]  # fixtures
+__all__ = ["waits"]  # fixtures
 
 
 class Clock:

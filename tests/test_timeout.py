@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,20 +21,6 @@ from retcon.errors import DeadlineError, InputError, ModelError, ModelTimeoutErr
 from retcon.model import Ask, HttpEmbed, Reply
 
 SHORT = 0.5  # seconds that a call is given here; nothing but giving up in time ends it
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as opened:
-        yield opened
-
-
-@pytest.fixture
-def release() -> Iterator[threading.Event]:
-    """What slow replies wait for; set at the end of a test, so that a call which waited for them would never end."""
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 def opened(path: Path, server: Server, **options: Any) -> Memory:
