@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from retcon import deadline
+from retcon import deadline, rerank
 from retcon.errors import InputError, quote
 from retcon.evidence import Match, names_speaker, query_words
 from retcon.model import Embed
@@ -36,6 +36,7 @@ from retcon.words import COMMON_STEMS, query_terms, stem_words, stems, term_key
 
 K1, B = 1.2, 0.75
 RRF = 60  # reciprocal rank fusion's constant
+DEPTH = 100  # candidates that are ordered anew
 FEW = 50  # hits up to which each is simply compared with all before it
 FEW_WORDS = 4_000  # of all hits together, up to which the same holds
 NEAR = 0.8  # share of words two notes have in common from which they may be near-duplicates
@@ -153,15 +154,46 @@ def idf(notes: int, df: int) -> float:
 
 
 def bm25(snapshot: Snapshot, query: str, top_k: int, only: Filter, _: Embed | None = None) -> Ranked:
-    """The top k by BM25 over the store's index."""
-    return best(snapshot, query_terms(query), top_k, only)
+    """The top k by BM25 over the store's index, the best of them ordered anew."""
+    weights = rerank.weigh_terms(query_terms(query))
+    return _reorder(snapshot, query, weights, best(snapshot, weights, max(top_k, DEPTH), only), top_k)
 
 
-def best(snapshot: Snapshot, terms: Sequence[str], top_k: int, only: Filter | None = None) -> Ranked:
-    """The top k notes for the given index terms, exact."""
-    keys = [term_key(term) for term in dict.fromkeys(terms)]
-    stats = snapshot.terms(keys)
-    scorer = _Scorer(snapshot, stats)
+def _reorder(snapshot: Snapshot, query: str, weights: Mapping[str, float], found: Ranked, top_k: int) -> Ranked:
+    """The top k of what was found, by what stands around a note too (`rerank`)."""
+    if len(found.slots) < 2:
+        return found
+    slots, scores = np.asarray(found.slots, np.int64), np.asarray(found.scores)
+    facts = snapshot.facts(found.slots)
+    speakers = [fact.speaker for fact in facts]
+    rerank.lift_speaker(scores, speakers, rerank.find_named(query, speakers))
+    rerank.lift_hop(scores, _hop_gains(snapshot, weights, slots, scores))
+    rerank.lift_sessions(scores, [fact.session for fact in facts])
+    return _top(slots, scores, top_k)
+
+
+def _hop_gains(
+    snapshot: Snapshot, weights: Mapping[str, float], slots: NDArray[np.int64], scores: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What the words that the best notes add to the query give each candidate."""
+    first = np.argsort(-scores, kind="stable")[: rerank.HOP_NOTES]
+    texts = [stems(note.text) for note in snapshot.fetch(slots[first].tolist())]
+    keys = {term: term_key(term) for terms in texts for term in terms}
+    stats = snapshot.terms(list(keys.values()))
+    idfs = {term: idf(snapshot.notes, stats[key].df) for term, key in keys.items() if key in stats}
+    chosen = [keys[term] for term in rerank.rank_hop_terms(texts, scores[first].tolist(), weights, idfs)]
+    scorer, held = _Scorer(snapshot, {key: stats[key] for key in chosen}), snapshot.forward(slots, chosen)
+    gains = np.zeros(len(slots))
+    for column, key in enumerate(chosen):
+        gains += scorer.gain(key, held.counts[:, column], held.lengths)
+    return gains
+
+
+def best(snapshot: Snapshot, weights: Mapping[str, float], top_k: int, only: Filter | None = None) -> Ranked:
+    """The top k notes for the given index terms with their weights, exact."""
+    keys = {term_key(term): weight for term, weight in weights.items()}
+    stats = snapshot.terms(list(keys))
+    scorer = _Scorer(snapshot, stats, keys)
     allowed = None if only is None else snapshot.mask(only)
     # Rare terms first. The order depends on frequencies alone, so that a score is always the same sum.
     order = sorted(stats, key=lambda key: (stats[key].df, key))
@@ -197,9 +229,11 @@ def best(snapshot: Snapshot, terms: Sequence[str], top_k: int, only: Filter | No
 class _Scorer:
     """BM25's formula with the snapshot's N, df and mean length."""
 
-    def __init__(self, snapshot: Snapshot, stats: Mapping[int, TermStats]) -> None:
-        self.stats = stats
-        self.idf = {key: idf(snapshot.notes, found.df) for key, found in stats.items()}
+    def __init__(
+        self, snapshot: Snapshot, stats: Mapping[int, TermStats], weights: Mapping[int, float] | None = None
+    ) -> None:
+        self.stats, weigh = stats, weights or {}
+        self.idf = {key: weigh.get(key, 1.0) * idf(snapshot.notes, found.df) for key, found in stats.items()}
         self.flat = K1 * (1 - B)
         self.slope = K1 * B / snapshot.mean_length if snapshot.mean_length else 0.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,13 @@ class Postings:
     slots: NDArray[np.uint32]
     counts: NDArray[np.uint16]
     lengths: NDArray[np.uint16]
+
+
+class Fact(NamedTuple):
+    """What a ranking may know of a note beside its words."""
+
+    speaker: str | None
+    session: tuple[int, str] | None  # of a scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,7 @@ class Snapshot(Protocol):
     def mask(self, only: Filter) -> NDArray[np.bool_] | None: ...
     def fetch(self, slots: Sequence[int]) -> list[Note]: ...
     def places(self, slots: Sequence[int]) -> list[int]: ...
+    def facts(self, slots: Sequence[int]) -> list[Fact]: ...
     def texts(self) -> Iterator[tuple[int, Note]]: ...
     def recent(self, limit: int, only: Filter) -> list[int]: ...
     def vectors(self, embedder: str) -> tuple[NDArray[np.int64], NDArray[np.float32]]: ...

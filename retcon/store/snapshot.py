@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon.note import Filter, Note, Scope
-from retcon.store import Forward, Postings, TermStats, postings
+from retcon.store import Fact, Forward, Postings, TermStats, postings
 from retcon.store.rows import NOTE, SLOT, check_of, conditions, facts, read_note
 
 _IN = "IN (SELECT value FROM json_each(?))"
@@ -108,6 +108,15 @@ class SqliteSnapshot:
         for scope, local in self._by_scope(np.asarray(slots, np.int64)):
             for slot, seq in self._connection.execute(query, (scope, json.dumps(local))):
                 found[self._start[scope] + slot] = seq
+        return [found[slot] for slot in slots]
+
+    def facts(self, slots: Sequence[int]) -> list[Fact]:
+        """Who said each note, and in which session."""
+        found: dict[int, Fact] = {}
+        query = f"SELECT slot, speaker, session FROM note WHERE scope = ? AND slot {_IN}"
+        for scope, local in self._by_scope(np.asarray(slots, np.int64)):
+            for slot, speaker, session in self._connection.execute(query, (scope, json.dumps(local))):
+                found[self._start[scope] + slot] = Fact(speaker, session if session is None else (scope, session))
         return [found[slot] for slot in slots]
 
     def texts(self) -> Iterator[tuple[int, Note]]:

@@ -1,0 +1,85 @@
+"""Candidates of a search -> the same, better ordered. What BM25 cannot see of a chat, in four small steps.
+
+    weights      words of the question's own frame ("how many", "mention") say little; numbers say more
+    speaker      where the query names one speaker, what that one said counts more
+    second hop   words that the best notes add to the query ("Marek" -> "physio") lift other notes that hold them
+    session      a note gains from the best note of its session: what was talked about around it
+
+All values in, values out. The constants were chosen on chats, logs and texts of several domains (`bench/finding.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retcon.words import COMMON_STEMS, stem_words, stems
+
+FRAME, NUMBER = 0.5, 1.3  # weights of words in a query, others have 1
+SPEAKER = 1.5  # what the one speaker whom the query names has said
+HOP, HOP_NOTES, HOP_TERMS = 0.2, 3, 8  # the best notes' own words: share of the best score, from so many notes, so many
+SESSION = 0.5  # of the session's best score
+
+FRAME_STEMS = frozenset(
+    stem_words(
+        """
+        many much total time times first last day days week weeks month months year years long ago kind type sort name
+        named call called thing things happen happened go going went get got use used way mention mentioned tell told
+        say said talk talked talking discuss discussed remember remind recommend suggest ask asked answer know think
+        thought recent recently current currently ever still previous previously different people person someone
+        something anything everything other both between during before after while most more least number amount
+        average order
+        """.split()
+    )
+)
+
+
+def weigh_terms(terms: Iterable[str]) -> dict[str, float]:
+    """Each term of a query with its weight."""
+    return {term: NUMBER if term[:1].isdigit() else FRAME if term in FRAME_STEMS else 1.0 for term in terms}
+
+
+def find_named(query: str, speakers: Iterable[str | None]) -> str | None:
+    """The one speaker whom the query names; None where it names none, or more than one."""
+    asked = set(stems(query)) - COMMON_STEMS
+    named = {speaker for speaker in speakers if speaker and not asked.isdisjoint(stems(speaker))}
+    return named.pop() if len(named) == 1 else None
+
+
+def lift_speaker(scores: NDArray[np.float64], speakers: Sequence[str | None], named: str | None) -> None:
+    """Raise what the named speaker has said, in place."""
+    if named is not None:
+        scores[[speaker == named for speaker in speakers]] *= SPEAKER
+
+
+def rank_hop_terms(
+    texts: Sequence[Sequence[str]], scores: Sequence[float], asked: Iterable[str], idf: Mapping[str, float]
+) -> list[str]:
+    """The words of the best notes that say most beyond the query: rare ones, of well matching notes."""
+    known = {*asked, *COMMON_STEMS}
+    worth: dict[str, float] = {}
+    for terms, score in zip(texts, scores, strict=True):
+        for term in dict.fromkeys(terms):
+            if term not in known:
+                worth[term] = worth.get(term, 0.0) + score * idf.get(term, 0.0)
+    return sorted(worth, key=lambda term: (-worth[term], term))[:HOP_TERMS]
+
+
+def lift_hop(scores: NDArray[np.float64], gains: NDArray[np.float64]) -> None:
+    """Raise the notes that hold words of the best ones, in place."""
+    most = gains.max(initial=0.0)
+    if most > 0:
+        scores += HOP * scores.max() * gains / most
+
+
+def lift_sessions(scores: NDArray[np.float64], sessions: Sequence[object]) -> None:
+    """Raise each note by the best of its session, in place; one without a session is a session of its own."""
+    best: dict[object, float] = {}
+    for session, score in zip(sessions, scores.tolist(), strict=True):
+        best[session] = max(best.get(session, 0.0), score)
+    around = [
+        score if session is None else best[session] for session, score in zip(sessions, scores.tolist(), strict=True)
+    ]
+    scores += SESSION * np.asarray(around)
