@@ -25,11 +25,11 @@ COMMON = frozenset(
     must shall not no any some all each just very too also s t d ll m o re ve
     """.split()
 )
-_UNSPACED = (
+UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0003ffff"
 )
-_RUN = re.compile(f"([{_UNSPACED}]+)|[^\\W_{_UNSPACED}]+")
+_RUN = re.compile(f"([{UNSPACED}]+)|[^\\W_{UNSPACED}]+")
 _ASCII_RUN = re.compile(r"[a-z0-9]+")
 _STRETCH = 512  # characters
 _thread = threading.local()
