@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -122,12 +123,9 @@ def list_texts(questions: Sequence[BenchmarkQuestion]) -> Iterator[str]:
 
 def _spread(tasks: Sequence[Task], jobs: int) -> Iterator[list[Columns] | str]:
     """What each task gives, in order, over some processes."""
-    bar = {"description": "measuring", "total": len(tasks), "console": Console(stderr=True)}
-    if jobs == 1:
-        yield from track(map(work, tasks), **bar)
-        return
-    with ProcessPoolExecutor(jobs) as pool:
-        yield from track(pool.map(work, tasks), **bar)
+    with ExitStack() as stack:
+        spread = map if jobs == 1 else stack.enter_context(ProcessPoolExecutor(jobs)).map
+        yield from track(spread(work, tasks), "measuring", total=len(tasks), console=Console(stderr=True))
 
 
 def gather(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from retcon.lab.protocols import chain_turns
 from retcon.note import Filter, Note, Scope
 from retcon.store import Snapshot
 
+JOINING: Any = retrieve
 Rank = Callable[[Snapshot, str, Setting], Sequence[int]]  # slots, best first
 
 
@@ -63,7 +65,7 @@ SEARCHES: Mapping[str, Callable[[Sequence[Note], Path], Any]] = {
 
 def list_settings(kind: str) -> list[Setting]:
     """The grid of ours alone, or with MiniLM."""
-    return lexical_grid() if kind == compare.OURS else joined_grid(retrieve.MEANING)
+    return lexical_grid() if kind == compare.OURS else joined_grid(JOINING.MEANING)
 
 
 def measure_settings(questions: Sequence[BenchmarkQuestion], kind: str, vectors: Path) -> list[Columns]:
@@ -104,20 +106,20 @@ def _rank_lexical(snapshot: Snapshot, query: str, setting: Setting) -> Sequence[
 
 def can_join() -> bool:
     """Whether the cosine has a weight that can be set."""
-    return hasattr(retrieve, "MEANING")
+    return hasattr(JOINING, "MEANING")
 
 
 def _make_joined(ours: Ours, embed: Vectors) -> Rank:
-    from retcon.embedding import identify
-
-    name = identify(ours.memory.store, embed)
+    """What ranks by words and meaning; the weight of the cosine is a number of the module, set for each call."""
+    name = import_module("retcon.embedding").identify(ours.memory.store, embed)
 
     def rank(snapshot: Snapshot, query: str, setting: Setting) -> Sequence[int]:
-        asking, shipped = retrieve.Asking(name, embed([query])[0]), retrieve.MEANING
-        retrieve.MEANING = setting.meaning
+        asking, shipped = JOINING.Asking(name, embed([query])[0]), JOINING.MEANING
+        JOINING.MEANING = setting.meaning
         try:
-            return retrieve.hybrid(snapshot, query, DEPTH, Filter(), asking, setting.steps).slots
+            slots: Sequence[int] = JOINING.hybrid(snapshot, query, DEPTH, Filter(), asking, setting.steps).slots
         finally:
-            retrieve.MEANING = shipped
+            JOINING.MEANING = shipped
+        return slots
 
     return rank

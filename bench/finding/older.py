@@ -36,7 +36,7 @@ def unpack(folder: Path) -> bool:
 class Older:
     """A memory of the package in the folder."""
 
-    ways = Ours.ways
+    ways: tuple[str, ...] = Ours.ways
 
     def __init__(self, notes: Sequence[Note], folder: Path) -> None:
         self._process = subprocess.Popen(

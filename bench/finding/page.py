@@ -80,21 +80,29 @@ def closed_table(result: Result) -> str:
         return grid(["not measured"], [])
     head = ["", *(f"{name} (misses {number(missed)})" for name, missed in closed[0].missed.items()), "all", "goal"]
     rows = [
-        [each.finder, *(f"{100 * share:.0f} %" for share in each.shares.values())]
-        + [f"**{100 * each.all:.0f} %** [{100 * each.low:.0f}, {100 * each.high:.0f}]"]
-        + [f"{100 * GOALS[each.finder.removesuffix(NESTED)]:.0f} %"]
+        [
+            each.finder, *map(_percent, each.shares.values()),
+            f"**{_percent(each.all)}** [{100 * each.low:.0f}, {100 * each.high:.0f}]",
+            _percent(GOALS[each.finder.removesuffix(NESTED)]),
+        ]
         for each in closed
-    ]
+    ]  # fmt: skip
     return grid(head, rows)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def below_table(result: Result) -> str:
     """Every held difference whose interval lies below zero."""
     rows = [
-        [row["domain"], row["ours"], row["rival"], row["column"], change(row["mean"], *row["by_question"])]
-        + [bracket(*row["by_history"]) if "by_history" in row else "one history", "" if row["goal"] else "no goal"]
+        [
+            row["domain"], row["ours"], row["rival"], row["column"], change(row["mean"], *row["by_question"]),
+            bracket(*row["by_history"]) if "by_history" in row else "one history", "" if row["goal"] else "no goal",
+        ]
         for row in sorted(result["below"], key=lambda row: not row["goal"])
-    ]
+    ]  # fmt: skip
     return grid(["domain", "ours", "rival", "at", "difference", "by history", ""], rows or [["none"]])
 
 

@@ -33,7 +33,7 @@ Search = Callable[[str], list[int]]  # query -> places of the best notes, best f
 class Rival:
     """The notes of a history behind a search."""
 
-    ways = (FILL,)
+    ways: tuple[str, ...] = (FILL,)
 
     def __init__(self, notes: Sequence[Note], search: Search) -> None:
         self.notes, self.search, self.count = notes, search, counter(None)
