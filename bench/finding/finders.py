@@ -73,7 +73,7 @@ def measure_settings(questions: Sequence[BenchmarkQuestion], kind: str, vectors:
     settings = list_settings(kind)
     out: list[dict[str, list[str]]] = [{} for _ in settings]
     for asked in group(questions):
-        with _open_ranking(list(chain_turns(asked[0].history)), kind, vectors) as (snapshot, rank):
+        with _open_ranking(asked[0], kind, vectors) as (snapshot, rank):
             for question in asked:
                 ranked = [rank(snapshot, question.text, setting) for setting in settings]
                 ids = _read_ids(snapshot, ranked)
@@ -89,12 +89,12 @@ def _read_ids(snapshot: Snapshot, ranked: Sequence[Sequence[int]]) -> dict[int, 
 
 
 @contextmanager
-def _open_ranking(notes: Sequence[Note], kind: str, vectors: Path) -> Iterator[tuple[Snapshot, Rank]]:
-    """A snapshot of the notes, and what ranks them by a setting."""
-    joined = kind == compare.JOINED
+def _open_ranking(question: BenchmarkQuestion, kind: str, vectors: Path) -> Iterator[tuple[Snapshot, Rank]]:
+    """A snapshot of the question's history, and what ranks its notes by a setting."""
+    joined, notes = kind == compare.JOINED, list(chain_turns(question.history))
     ours = Ours(notes, embedder=open_vectors(vectors), retriever="hybrid") if joined else Ours(notes)
     if joined:
-        ours.memory.search(notes[0].text)  # every note gets its vectors
+        ours.memory.search(question.text)  # every note gets its vectors
     with ours.memory.store.snapshot(Scope()) as snapshot:
         yield snapshot, _make_joined(ours, open_vectors(vectors)) if joined else _rank_lexical
     ours.close()
