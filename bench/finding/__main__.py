@@ -31,7 +31,7 @@ from bench.budgets import BUDGETS, domains
 from bench.finding import compare, older
 from bench.finding.finders import can_join, list_settings, make_finder, measure_settings, open_vectors
 from bench.finding.nested import NEVER_CHOOSES, choose
-from bench.finding.page import tables
+from bench.finding.page import TABLES
 from bench.finding.rivals import embedded_text
 from bench.finding.scoring import DEPTHS, Columns, at, describe, group, measure, read_column
 from bench.finding.vectors import MissingVectorsError
@@ -182,7 +182,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = Path(folder) if older.unpack(Path(folder)) else None
         result = run(names, Plan(args.limit, args.vectors, code), args.jobs)
     result["seconds"] = round(time.perf_counter() - started)
-    print(*(f"{name}\n\n{make(result)}\n" for name, make in tables().items()), *result["left_out"], sep="\n")
+    print(*(f"{name}\n\n{make(result)}\n" for name, make in TABLES.items()), *result["left_out"], sep="\n")
     keep(result, args.out)
     return 0
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bench import grid
 from bench.budgets import BUDGETS
-from bench.finding.compare import JOINED, NESTED, OURS, close_gap, is_ours, read_scores
-from bench.finding.older import COMMIT
+from bench.finding.compare import DENSE, HELD, JOINED, NESTED, OURS, close_gap, read_scores
 from bench.finding.rivals import FILL
 from bench.finding.scoring import CLUSTER, DEPTHS, at, within
 from retcon.lab.report.cells import bracket, change, number
@@ -54,22 +52,43 @@ def _means(scores: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     return ["" if each is None or np.isnan(each).all() else number(float(np.nanmean(each))) for each in columns]
 
 
-def difference_table(result: Result, columns: Mapping[str, str], ours: str) -> str:
-    """How far ours is from each rival, with intervals by question, and by history beneath where there are several."""
+def gap_table(result: Result) -> str:
+    """How far ours is from each rival at the depths that count, drawn by question, and by history in the next line."""
     rows: list[list[str]] = []
     for name, domain in result["domains"].items():
-        here = {(row["rival"], row["column"]): row for row in result["differences"][name] if row["ours"] == ours}
-        if not here:
-            continue
         rows.append(_title(name, domain))
-        for rival in dict.fromkeys(rival for rival, _ in here):
-            cells = [here.get((rival, column)) for column in columns]
-            rows.append(
-                [rival, *("" if cell is None else change(cell["mean"], *cell["by_question"]) for cell in cells)]
-            )
-            if any(cell and "by_history" in cell for cell in cells):
-                rows.append(["by history", *("" if cell is None else bracket(*cell["by_history"]) for cell in cells)])
-    return grid([f"{ours} less", *columns.values()], rows)
+        for (ours, rival), here in _by_rival(result["differences"][name], map(at, HELD)).items():
+            rows.append([f"{ours} less {rival}", *(change(row["mean"], *row["by_question"]) for row in here)])
+            if all("by_history" in row for row in here):
+                rows.append(["by history", *(bracket(*row["by_history"]) for row in here)])
+    return grid(["", *map(at, HELD)], rows)
+
+
+def text_gap_table(result: Result) -> str:
+    """How far Extract is from each rival's text; a star where the interval by question leaves zero out."""
+    rows: list[list[str]] = []
+    for name, domain in result["domains"].items():
+        rows.append(_title(name, domain))
+        columns = [within(EXTRACT, budget) for budget in BUDGETS]
+        for (ours, rival), here in _by_rival(result["differences"][name], columns).items():
+            rows.append([f"{ours} less {rival}", *map(_star, here)])
+    return grid(["", *(f"{budget:,} tokens" for budget in BUDGETS)], rows)
+
+
+def _by_rival(differences: Sequence[Result], columns: Iterable[str]) -> dict[tuple[str, str], list[Result]]:
+    """The rows of these columns by pair of ours as it ships and rival: words alone are held against words alone."""
+    by_column = {(row["ours"], row["rival"], row["column"]): row for row in differences}
+    wanted, out = list(columns), {}
+    for ours, rival in dict.fromkeys((row["ours"], row["rival"]) for row in differences):
+        here = [by_column[key] for column in wanted if (key := (ours, rival, column)) in by_column]
+        if here and not ours.endswith(NESTED) and (ours != OURS or rival not in DENSE):
+            out[ours, rival] = here
+    return out
+
+
+def _star(row: Result) -> str:
+    low, high = row["by_question"]
+    return number(row["mean"], signed=True) + ("*" if low > 0 or high < 0 else "")
 
 
 def closed_table(result: Result) -> str:
@@ -130,27 +149,13 @@ def settings_table(result: Result) -> str:
     return grid(["", *names, "mean of those that choose"], rows)
 
 
-def say_left_out(result: Result) -> str:
-    """What could not be measured, a line each; empty where everything was."""
-    return "\n".join(f"Left out: {line}" for line in result["left_out"])
-
-
-def tables() -> dict[str, Callable[[Result], str]]:
-    """Every table of the page by its name there."""
-    depths = {name: name for name in FOUND}
-    shown = {within(EXTRACT, budget): f"{budget:,} tokens" for budget in BUDGETS}
-    return {
-        "finding-closed": closed_table,
-        "finding-below": below_table,
-        "finding-found": found_table,
-        "finding-survival": survival_table,
-        "finding-gaps": partial(difference_table, columns=depths, ours=OURS),
-        "finding-gaps-joined": partial(difference_table, columns=depths, ours=JOINED),
-        "finding-text-gaps": partial(difference_table, columns=shown, ours=OURS),
-        "finding-text-gaps-joined": partial(difference_table, columns=shown, ours=JOINED),
-        "finding-choice": choice_table,
-        "finding-settings": settings_table,
-    }
-
-
-__all__ = ["COMMIT", "is_ours", "say_left_out", "tables"]
+TABLES: Mapping[str, Callable[[Result], str]] = {
+    "finding-closed": closed_table,
+    "finding-below": below_table,
+    "finding-found": found_table,
+    "finding-gaps": gap_table,
+    "finding-survival": survival_table,
+    "finding-text-gaps": text_gap_table,
+    "finding-choice": choice_table,
+    "finding-settings": settings_table,
+}

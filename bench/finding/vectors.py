@@ -81,7 +81,9 @@ class Vectors:
 
     def _encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         assert self._model is not None
-        rows: NDArray[np.float32] = self._model.encode(list(texts), batch_size=64, normalize_embeddings=True)
+        rows: NDArray[np.float32] = self._model.encode(
+            list(texts), batch_size=64, normalize_embeddings=True, show_progress_bar=False
+        )
         return rows
 
 
