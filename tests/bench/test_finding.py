@@ -25,6 +25,7 @@ from bench.finding.scoring import CLUSTER, at, read_column, score
 from bench.finding.vectors import DIM, MissingVectorsError, Vectors, make_key
 from retcon import Memory
 from retcon.lab.data.question import BenchmarkQuestion
+from retcon.model.embed import unit_rows
 from retcon.note import Note
 from retcon.rerank import SHIPPED, Settings
 from retcon.tokens import counter
@@ -68,7 +69,7 @@ class Made:
 def embed(texts: Sequence[str]) -> NDArray[np.float32]:
     """A vector a text, the same on every machine."""
     rows = np.stack([np.random.default_rng(make_key(text)).normal(size=DIM) for text in texts])
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    return unit_rows(rows)
 
 
 class MadeModel:
@@ -276,7 +277,7 @@ def test_minilm_ranks_by_cosine_a_long_note_by_its_best_passage() -> None:
 
         def __call__(self, texts: Sequence[str], /) -> NDArray[np.float32]:
             rows = np.array([[text.count("zebra") + 1e-3, text.count("train") + 1e-3] for text in texts])
-            return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+            return unit_rows(rows)
 
     both = [other, Note("mixed", "zebra train train"), long]
     assert search_minilm(both, Topics(), passages=False)("train")[0] == 1
