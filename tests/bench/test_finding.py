@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bench.finding import __main__ as finding
 from bench.finding import compare, vectors
-from bench.finding.finders import list_settings, make_finder, measure_settings
+from bench.finding.finders import can_join, list_settings, make_finder, measure_settings
 from bench.finding.nested import MARGINS, OFF, Setting, choose, joined_grid, lexical_grid
 from bench.finding.older import COMMIT
 from bench.finding.ours import Answer, Ours
@@ -342,7 +342,7 @@ def test_a_run_scores_every_finder_on_every_domain(
     result = json.loads(out.read_text("utf-8"))
     assert list(result["domains"]) == ["one", "two", "three"]
     measured = {*finding.FINDERS, *finding.WITH_VECTORS} - ({COMMIT} if result["left_out"] else set())
-    kinds = [compare.OURS, compare.JOINED] if finding.can_join() else [compare.OURS]
+    kinds = [compare.OURS, compare.JOINED] if can_join() else [compare.OURS]
     for name, domain in result["domains"].items():
         assert measured | {kind + compare.NESTED for kind in kinds} <= domain["finders"].keys()
         assert {len(marks) for columns in domain["finders"].values() for marks in columns.values()} == {len(PETS)}
