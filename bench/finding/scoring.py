@@ -7,6 +7,7 @@ where nothing was asked, or nothing can be said.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
 from string import ascii_lowercase, digits
 from typing import Protocol
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.budgets import BUDGETS
-from bench.extract import SURVIVES, answer_words, survival
+from bench.extract import SURVIVES, answer_words, content, survival
 from bench.finding.ours import Answer
 from retcon.lab.data.question import BenchmarkQuestion
 from retcon.lab.protocols import chain_turns
@@ -87,7 +88,18 @@ def score(finder: Finder, question: BenchmarkQuestion) -> dict[str, str]:
 
 
 def _mark(wanted: frozenset[str], text: str | None) -> str:
-    return NOTHING if text is None else str(int(survival(wanted, text) >= SURVIVES))
+    return NOTHING if text is None else str(int(survives(wanted, text)))
+
+
+def survives(wanted: frozenset[str], text: str) -> bool:
+    """Whether enough of the words are in the text; what `survival` says, with lines that recur read once."""
+    held: set[str] = set().union(*(_read_line(line) for line in text.split("\n")))
+    return len(wanted & held) / len(wanted) >= SURVIVES
+
+
+@lru_cache(maxsize=100_000)
+def _read_line(line: str) -> frozenset[str]:
+    return content(line)
 
 
 def count_found(ranked: Sequence[str], question: BenchmarkQuestion) -> dict[str, str]:
@@ -113,8 +125,8 @@ def _is_inside(cluster: Mapping[str, str | None], note: Note, question: Benchmar
     if shown is None or not shown:
         return shown is None
     words = answer_words(question.text, question.answer)
-    held = frozenset(word for word in words if survival(frozenset([word]), note.text) == 1)
-    return not held or survival(held, shown) >= SURVIVES
+    held = words & content(note.text)
+    return not held or survives(held, shown)
 
 
 # - columns as numbers -

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from bench.extract import SURVIVES, answer_words, survival
 from bench.finding import __main__ as finding
 from bench.finding import compare, vectors
 from bench.finding.finders import can_join, list_settings, make_finder, measure_settings
@@ -21,7 +22,7 @@ from bench.finding.older import COMMIT
 from bench.finding.ours import Answer, Ours
 from bench.finding.page import TABLES
 from bench.finding.rivals import MOST, Rival, join_ranks, search_bm25s, search_minilm, search_plain, search_tantivy
-from bench.finding.scoring import CLUSTER, at, read_column, score
+from bench.finding.scoring import CLUSTER, at, read_column, score, survives
 from bench.finding.vectors import DIM, MissingVectorsError, Vectors, make_key
 from retcon import Memory
 from retcon.lab.data.question import BenchmarkQuestion
@@ -112,6 +113,15 @@ def test_a_gold_note_is_inside_the_cluster_where_the_part_shown_holds_the_answer
     cluster: dict[str, str | None], inside: str
 ) -> None:
     assert score(Made(Answer([], {"fill": [""] * 6}, cluster)), question())[CLUSTER] == inside
+
+
+def test_an_answer_survives_where_bench_extract_says_so() -> None:
+    text = "\n".join(
+        f"[2026-05-{i + 1:02}] Ann: it cost 1,20{i} euros\non {i + 1} May, the first of seven." for i in range(9)
+    )
+    for said in ("seven euros", "9 May 2026", "1208", "the 3rd of June", "Ann May 7", "1,300 dollars", "1st"):
+        words = answer_words("How?", said)
+        assert survives(words, text) == (survival(words, text) >= SURVIVES), said
 
 
 def test_columns_read_as_shares_of_the_gold_notes() -> None:
