@@ -123,11 +123,13 @@ def find_below(differences: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[d
 
 
 def is_goal(ours: str, rival: str, column: str) -> bool:
-    """Whether ours was to be at least level: words alone against words alone, with MiniLM against all.
+    """Whether ours was to be at least level: words alone with words alone, with MiniLM also with MiniLM alone.
 
     Survival was to be level with every rival's fill, with and without an embedder.
     """
-    return rival != COMMIT and (rival in LEXICAL or ours.startswith(JOINED) or column.startswith(EXTRACT))
+    if rival == COMMIT or column.startswith(EXTRACT):
+        return rival != COMMIT
+    return rival in LEXICAL or (ours.startswith(JOINED) and rival in (MINILM, PASSAGES))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ import numpy as np
 
 from bench import grid
 from bench.budgets import BUDGETS
-from bench.finding.compare import DENSE, HELD, JOINED, NESTED, OURS, close_gap, read_scores
+from bench.finding.compare import DENSE, HELD, JOINED, NESTED, OURS, PASSAGES, RECALL, close_gap, read_scores
+from bench.finding.older import COMMIT
 from bench.finding.rivals import FILL
 from bench.finding.scoring import CLUSTER, DEPTHS, at, within
 from retcon.lab.report.cells import bracket, change, number
@@ -17,6 +18,7 @@ from retcon.note import EXTRACT
 
 Result = Mapping[str, Any]
 FOUND = (*map(at, DEPTHS), CLUSTER)
+UNTOLD = ((COMMIT, RECALL), (PASSAGES, FILL))  # texts that the page leaves out, to be short
 GOALS = {OURS: 0.1, JOINED: 0.25}
 
 
@@ -41,8 +43,8 @@ def survival_table(result: Result) -> str:
     for name, domain in result["domains"].items():
         rows.append(_title(name, domain))
         for finder, scores in read_scores(domain).items():
-            for way in (EXTRACT, "recall", FILL):
-                if within(way, BUDGETS[0]) in scores:
+            for way in (EXTRACT, RECALL, FILL):
+                if within(way, BUDGETS[0]) in scores and (finder, way) not in UNTOLD:
                     rows.append([f"{finder}: {way}", *_means(scores, [within(way, b) for b in BUDGETS])])
     return grid(["", *(f"{budget:,} tokens" for budget in BUDGETS)], rows)
 
@@ -71,7 +73,8 @@ def text_gap_table(result: Result) -> str:
         rows.append(_title(name, domain))
         columns = [within(EXTRACT, budget) for budget in BUDGETS]
         for (ours, rival), here in _by_rival(result["differences"][name], columns).items():
-            rows.append([f"{ours} less {rival}", *map(_star, here)])
+            if (rival, FILL) not in UNTOLD:
+                rows.append([f"{ours} less {rival}", *map(_star, here)])
     return grid(["", *(f"{budget:,} tokens" for budget in BUDGETS)], rows)
 
 

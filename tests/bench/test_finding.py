@@ -158,12 +158,15 @@ def test_intervals_below_zero_are_listed_with_whether_they_are_goals() -> None:
         row | {"ours": compare.OURS, "rival": compare.BM25S, "column": "@10"},  # not held
         row | {"ours": compare.OURS, "rival": compare.MINILM, "column": "@20"},
         row | {"ours": compare.JOINED, "rival": compare.MINILM, "column": "@20"},
+        row | {"ours": compare.JOINED, "rival": compare.FUSED, "column": "@20"},
         row | {"ours": compare.OURS, "rival": compare.MINILM, "column": "extract 64"},
+        row | {"ours": compare.OURS, "rival": COMMIT, "column": "extract 64"},
         row | {"ours": compare.OURS, "rival": compare.TANTIVY, "column": "@20", "by_question": [-0.2, 0.0]},
     ]
     found = compare.find_below({"made": rows})
     assert [(each["rival"], each["column"], each["goal"]) for each in found] == [
-        ("bm25s", "@5", True), ("MiniLM", "@20", False), ("MiniLM", "@20", True), ("MiniLM", "extract 64", True)
+        ("bm25s", "@5", True), ("MiniLM", "@20", False), ("MiniLM", "@20", True), ("MiniLM + bm25s", "@20", False),
+        ("MiniLM", "extract 64", True), (COMMIT, "extract 64", False),
     ]  # fmt: skip
 
 
