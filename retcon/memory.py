@@ -27,6 +27,7 @@ from retcon.evidence import weigh
 from retcon.features import features, query_type
 from retcon.habits import Hints
 from retcon.ladder import Answer, Look, climb, finish, first_look, replace_action
+from retcon.language import language
 from retcon.model import Chat, Embed, chat, embedder
 from retcon.model.embed import within
 from retcon.note import Cluster, Decision, Hit, Note, Recall, Scope
@@ -87,6 +88,7 @@ class Memory(Hints):
         focus: bool = True,
         guard: Guard = "warn",
         sync: Sync = "full",
+        language: str | None = None,
         stamp: bool = True,
         before_store: Hook | None = None,
         now: Callable[[], datetime] = utc_now,
@@ -106,6 +108,9 @@ class Memory(Hints):
         action without a model. `focus=False` writes records for any question, not for
         this query. `guard="strict"` takes the best action without a model in place of a record that states a number,
         date or name which no source supports; "warn" keeps it and says so.
+
+        `language` is that of the notes, for a new file: by name ("german") or code ("de"), English if not said; "none"
+        takes words as they are. A file keeps its language; `reindex` changes it.
 
         A note that is added without a timestamp is of the day on which it was stored; with `stamp=False` of none.
 
@@ -128,7 +133,8 @@ class Memory(Hints):
         self.timeout = TIMEOUT if given is None and self._owns_chat else given
         self.chat = None if model is None else chat(model, name=model_name, key=api_key, timeout=given or TIMEOUT)
         self._mismatch, self._reader_mismatch = self._compare_router(focus, quiet=_quiet(router))
-        self.store = SqliteStore(_path(path), sync=sync)
+        spoken = None if language is None else _language(language)
+        self.store = SqliteStore(_path(path), sync=sync, language=spoken)
         self._performer = Performer(
             store=self.store, count=self.count, chat=self.chat, focus=focus, guard=_guard(guard)
         )
@@ -357,7 +363,7 @@ class Memory(Hints):
         evidence = weigh(found.match)
         hits = found.hits if fill else retrieve.drop_filler(found.hits, evidence)
         costs = pack.costs(hits, count=self.count)
-        return retrieve.cluster(query, hits, costs, cap=self.cap, evidence=evidence)
+        return retrieve.cluster(query, hits, costs, cap=self.cap, evidence=evidence, language=found.language)
 
     def _search(
         self, query: str, where: Where, top_k: int, *, fill: bool, embed: Embed | None = None
@@ -604,8 +610,20 @@ class Memory(Hints):
         """Now, as expiries are kept."""
         return validate.utc(self.now())
 
+    @property
+    def language(self) -> str:
+        """The language that the notes are indexed in, by name."""
+        return self.store.language.name
+
+    def reindex(self, language: str | None = None, *, progress: Progress | None = None) -> int:
+        """How many notes were indexed anew, in this language or, where none is named, in the one they have.
+
+        It is one transaction: whoever reads meanwhile finds what was there before, and a kill leaves that.
+        """
+        return self.store.reindex(None if language is None else _language(language), progress=progress)
+
     def stats(self) -> dict[str, int | str]:
-        """Facts about the store: schema, counts of notes, scopes, records and vectors, bytes, a quick check."""
+        """Facts about the store: schema, language, counts of notes, scopes, records, vectors, bytes, a quick check."""
         return self.store.stats()
 
     def cache_stats(self) -> dict[str, int]:
@@ -690,4 +708,4 @@ def _path(path: str | os.PathLike[str]) -> str:
     return path
 
 
-_counter, _embedder = counter, embedder  # the constructor's arguments have the same names
+_counter, _embedder, _language = counter, embedder, language  # the constructor's arguments have the same names

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from retcon.words import COMMON_STEMS, stem_words, stems
+from retcon.language import ENGLISH, Language
+from retcon.words import stem_words
 
 FRAME, NUMBER = 0.5, 1.3  # weights of words in a query, others have 1
 SPEAKER = 1.5  # what the one speaker whom the query names has said
@@ -36,15 +37,16 @@ FRAME_STEMS = frozenset(
 )
 
 
-def weigh_terms(terms: Iterable[str]) -> dict[str, float]:
-    """Each term of a query with its weight."""
-    return {term: NUMBER if term[:1].isdigit() else FRAME if term in FRAME_STEMS else 1.0 for term in terms}
+def weigh_terms(terms: Iterable[str], language: Language = ENGLISH) -> dict[str, float]:
+    """Each term of a query with its weight; which words are frame is known of English alone."""
+    frame = FRAME_STEMS if language.is_english else frozenset()
+    return {term: NUMBER if term[:1].isdigit() else FRAME if term in frame else 1.0 for term in terms}
 
 
-def find_named(query: str, speakers: Iterable[str | None]) -> str | None:
+def find_named(query: str, speakers: Iterable[str | None], language: Language = ENGLISH) -> str | None:
     """The one speaker whom the query names; None where it names none, or more than one."""
-    asked = set(stems(query)) - COMMON_STEMS
-    named = {speaker for speaker in speakers if speaker and not asked.isdisjoint(stems(speaker))}
+    asked = set(language.stems(query)) - language.common
+    named = {speaker for speaker in speakers if speaker and not asked.isdisjoint(language.stems(speaker))}
     return named.pop() if len(named) == 1 else None
 
 
@@ -55,10 +57,11 @@ def lift_speaker(scores: NDArray[np.float64], speakers: Sequence[str | None], na
 
 
 def rank_hop_terms(
-    texts: Sequence[Sequence[str]], scores: Sequence[float], asked: Iterable[str], idf: Mapping[str, float]
-) -> list[str]:
+    texts: Sequence[Sequence[str]], scores: Sequence[float], asked: Iterable[str], idf: Mapping[str, float],
+    language: Language = ENGLISH,
+) -> list[str]:  # fmt: skip
     """The words of the best notes that say most beyond the query: rare ones, of well matching notes."""
-    known = {*asked, *COMMON_STEMS}
+    known = {*asked, *language.common}
     worth: dict[str, float] = {}
     for terms, score in zip(texts, scores, strict=True):
         for term in dict.fromkeys(terms):

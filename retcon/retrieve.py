@@ -28,11 +28,12 @@ from numpy.typing import NDArray
 from retcon import deadline, rerank
 from retcon.errors import InputError, quote
 from retcon.evidence import Match, names_speaker, query_words
+from retcon.language import ENGLISH, Language
 from retcon.model import Embed
 from retcon.note import Cluster, Dropped, Evidence, Filter, Hit
 from retcon.store import Postings, Snapshot, Store, TermStats
 from retcon.where import Where
-from retcon.words import COMMON_STEMS, query_terms, stem_words, stems, term_key
+from retcon.words import COMMON_STEMS, stem_words, term_key
 
 K1, B = 1.2, 0.75
 RRF = 60  # reciprocal rank fusion's constant
@@ -62,6 +63,7 @@ class Search:
 
     hits: tuple[Hit, ...]
     match: Match
+    language: Language  # of the index that was searched
 
 
 def search(
@@ -90,7 +92,8 @@ def find(
     with store.snapshot(where.scope) as snapshot:
         ranked = RETRIEVERS[check_retriever(retriever)](snapshot, query, top_k, where.only, embed)
         by_words = ranked if retriever == "bm25" else bm25(snapshot, query, top_k, where.only)
-        asked = query_words(query)
+        language = snapshot.language
+        asked = query_words(query, language)
         held = snapshot.forward(np.asarray(by_words.slots, np.int64), [term_key(word.term) for word in asked]).counts
         if fill and len(ranked.slots) < top_k:
             ranked = _fill_up(ranked, snapshot.recent(top_k + len(ranked.slots), where.only), top_k)
@@ -101,10 +104,10 @@ def find(
     hits = (Hit(note, score, rank, place=place) for rank, (note, score, place) in enumerate(found, 1))
     match = Match(
         asked, held > 0, searched, max(ranked.scores, default=0.0),
-        named=names_speaker(asked, (note.speaker for note in heard)),
+        named=names_speaker(asked, (note.speaker for note in heard), language),
         similarity=ranked.closest, embedder=embed.name if embed is not None else "",
     )  # fmt: skip
-    return Search(mark_duplicates(tuple(hits)), match)
+    return Search(mark_duplicates(tuple(hits), language), match, language)
 
 
 def drop_filler(hits: Sequence[Hit], evidence: Evidence) -> tuple[Hit, ...]:
@@ -115,8 +118,9 @@ def drop_filler(hits: Sequence[Hit], evidence: Evidence) -> tuple[Hit, ...]:
 
 
 def cluster(
-    query: str, hits: Sequence[Hit], costs: Sequence[int], *, cap: int = 2048, evidence: Evidence | None = None
-) -> Cluster:
+    query: str, hits: Sequence[Hit], costs: Sequence[int], *, cap: int = 2048, evidence: Evidence | None = None,
+    language: Language = ENGLISH,
+) -> Cluster:  # fmt: skip
     """The hits that fit under the candidate cap, taken greedily in rank order.
 
     A best hit that is larger than the whole cap stays, and leaves half of the cap to the others: Extract can use a part
@@ -142,6 +146,7 @@ def cluster(
         costs=tuple(cost for _, cost in kept),
         over_cap=tuple(hit for hit, _ in over),
         evidence=evidence,
+        language=language,
     )
 
 
@@ -155,7 +160,7 @@ def idf(notes: int, df: int) -> float:
 
 def bm25(snapshot: Snapshot, query: str, top_k: int, only: Filter, _: Embed | None = None) -> Ranked:
     """The top k by BM25 over the store's index, the best of them ordered anew."""
-    weights = rerank.weigh_terms(query_terms(query))
+    weights = rerank.weigh_terms(snapshot.language.query_terms(query), snapshot.language)
     return _reorder(snapshot, query, weights, best(snapshot, weights, max(top_k, DEPTH), only), top_k)
 
 
@@ -166,7 +171,7 @@ def _reorder(snapshot: Snapshot, query: str, weights: Mapping[str, float], found
     slots, scores = np.asarray(found.slots, np.int64), np.asarray(found.scores)
     facts = snapshot.facts(found.slots)
     speakers = [fact.speaker for fact in facts]
-    rerank.lift_speaker(scores, speakers, rerank.find_named(query, speakers))
+    rerank.lift_speaker(scores, speakers, rerank.find_named(query, speakers, snapshot.language))
     rerank.lift_hop(scores, _hop_gains(snapshot, weights, slots, scores))
     rerank.lift_sessions(scores, [fact.session for fact in facts])
     return _top(slots, scores, top_k)
@@ -177,11 +182,12 @@ def _hop_gains(
 ) -> NDArray[np.float64]:
     """What the words that the best notes add to the query give each candidate."""
     first = np.argsort(-scores, kind="stable")[: rerank.HOP_NOTES]
-    texts = [stems(note.text) for note in snapshot.fetch(slots[first].tolist())]
+    language = snapshot.language
+    texts = [language.stems(note.text) for note in snapshot.fetch(slots[first].tolist())]
     keys = {term: term_key(term) for terms in texts for term in terms}
     stats = snapshot.terms(list(keys.values()))
     idfs = {term: idf(snapshot.notes, stats[key].df) for term, key in keys.items() if key in stats}
-    chosen = [keys[term] for term in rerank.rank_hop_terms(texts, scores[first].tolist(), weights, idfs)]
+    chosen = [keys[term] for term in rerank.rank_hop_terms(texts, scores[first].tolist(), weights, idfs, language)]
     scorer, held = _Scorer(snapshot, {key: stats[key] for key in chosen}), snapshot.forward(slots, chosen)
     gains = np.zeros(len(slots))
     for column, key in enumerate(chosen):
@@ -409,9 +415,9 @@ def _fill_up(ranked: Ranked, newest: Sequence[int], top_k: int) -> Ranked:
     return replace(ranked, slots=ranked.slots + more, scores=ranked.scores + [0.0] * len(more))
 
 
-def mark_duplicates(hits: Sequence[Hit]) -> tuple[Hit, ...]:
+def mark_duplicates(hits: Sequence[Hit], language: Language = ENGLISH) -> tuple[Hit, ...]:
     """The hits, each later one that says the same as a better-ranked one marked with that one's id."""
-    said = [_read_hit(hit) for hit in hits]
+    said = [_read_hit(hit, language) for hit in hits]
     many = len(hits) > FEW or sum(each.size for each in said) > FEW_WORDS
     seen = _Distinct(said) if many else None
     firsts: list[int] = []
@@ -432,12 +438,13 @@ class _Content(NamedTuple):
     speaker: str | None
     bag: Counter[str]  # stems of the text
     size: int
+    language: Language
 
 
-def _read_hit(hit: Hit) -> _Content:
+def _read_hit(hit: Hit, language: Language = ENGLISH) -> _Content:
     deadline.check()
-    bag = Counter(stems(hit.text))
-    return _Content(hit.note.speaker, bag, bag.total())
+    bag = Counter(language.stems(hit.text))
+    return _Content(hit.note.speaker, bag, bag.total(), language)
 
 
 class _Distinct:
@@ -482,7 +489,7 @@ class _Distinct:
         for word in _number_repeats(said.bag):
             if not left:
                 return
-            if word[0] in _EMPTY_WORDS:
+            if word[0] in _empty_words(said.language):
                 empty.append(self.holding.get(word, 0))
             else:
                 left &= self.holding.get(word, 0)
@@ -500,7 +507,8 @@ def _number_repeats(bag: Counter[str]) -> Iterator[tuple[str, int]]:
 
 def _kin(said: _Content) -> tuple[object, ...]:
     """What two notes that say the same have in common to the letter."""
-    return said.speaker, frozenset((word, times) for word, times in said.bag.items() if _turns_meaning(word))
+    turning = ((word, times) for word, times in said.bag.items() if _turns_meaning(word, said.language))
+    return said.speaker, frozenset(turning)
 
 
 def _size_class(size: int) -> int:
@@ -547,12 +555,22 @@ def _same(one: _Content, other: _Content) -> bool:
     if shared < NEAR * (size - shared):
         return False
     gone, added = one.bag - other.bag, other.bag - one.bag
-    return not any(_turns_meaning(term) for term in gone + added) and _EMPTY_WORDS.issuperset(added)
+    if any(_turns_meaning(term, one.language) for term in gone + added):
+        return False
+    return _empty_words(one.language).issuperset(added)
 
 
-def _turns_meaning(term: str) -> bool:
-    """Whether a single word turns a statement: numbers and negations do."""
+def _turns_meaning(term: str, language: Language) -> bool:
+    """Whether a single word turns a statement: numbers and negations do; which words negate is known of English alone,
+    so that in another language all but function words may."""
+    if not language.is_english:
+        return term not in language.common
     return term in _NEGATIONS or (not term.isalpha() and any(map(str.isdigit, term)))
+
+
+def _empty_words(language: Language) -> frozenset[str]:
+    """The words that a note may have beyond another and still say the same."""
+    return _EMPTY_WORDS if language.is_english else language.common
 
 
 _NEGATIONS = frozenset(stem_words("t not no never none nothing nobody nowhere neither nor cannot without".split()))

@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon.errors import BusyError, SchemaError, StoreError
-from retcon.store import postings
+from retcon.language import Language
+from retcon.store import Progress, postings, seal
 from retcon.store.checksum import checksum, total
 from retcon.store.connections import TIMEOUT, connect, schema_problems, translate_errors
 from retcon.store.migrations import read_schema, schema
@@ -85,7 +86,8 @@ def repair(connection: sqlite3.Connection, path: str) -> Check:
     try:
         _repair_schema(connection)
         _drop_damaged(connection)
-        _rebuild_index(connection)
+        connection.execute("DELETE FROM vector")  # made again when they are next needed
+        _rebuild_index(connection, skip_damaged=True)
         _count_again(connection)
         connection.execute("COMMIT")
     except BaseException:
@@ -94,6 +96,12 @@ def repair(connection: sqlite3.Connection, path: str) -> Check:
         raise
     connection.execute("REINDEX")
     return check(connection, path)
+
+
+def reindex(connection: sqlite3.Connection, language: Language, progress: Progress | None = None) -> int:
+    """How many notes are indexed now, in that language: the lexical index is made anew, in the caller's transaction."""
+    seal.set_language(connection, language)
+    return _rebuild_index(connection, progress=progress)
 
 
 def check_file(path: str, *, mend: bool = False) -> Check:
@@ -204,6 +212,7 @@ def _index_of(connection: sqlite3.Connection, scope: int) -> Iterator[str]:
 def _docs(connection: sqlite3.Connection, scope: int, *, skip_damaged: bool = False) -> Iterator[postings.Doc]:
     """The current notes of the scope as the index should see them."""
     query = NOTE_AND_BEFORE + "WHERE note.scope = ? AND newer.seq IS NULL ORDER BY note.slot"
+    language = seal.language_of(connection)
     for row in connection.execute(query, (scope,)):
         try:
             note = read_note(row[:-1])
@@ -212,7 +221,8 @@ def _docs(connection: sqlite3.Connection, scope: int, *, skip_damaged: bool = Fa
                 continue
             raise
         context = row[-1] if isinstance(row[-1], str) else ""
-        yield make_doc(row[0], row[SLOT], note, term_keys(note.text), term_keys(context))
+        keys, before = term_keys(note.text, language), term_keys(context, language)
+        yield make_doc(row[0], row[SLOT], note, keys, before, language)
 
 
 def _batches(docs: Iterable[postings.Doc], size: int = _BATCH) -> Iterator[list[postings.Doc]]:
@@ -294,7 +304,7 @@ def _look(
     try:
         for what in islice(find(connection), SHOWN):
             found.append(Problem(kind, what, advice))
-    except (sqlite3.Error, ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (sqlite3.Error, StoreError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         found.append(Problem("file", f"cannot be read: {' '.join(str(error).split())[:200]}", RESTORE))
     return found
 
@@ -336,15 +346,22 @@ def _drop_damaged(connection: sqlite3.Connection) -> None:
     )
 
 
-def _rebuild_index(connection: sqlite3.Connection) -> None:
-    """The index made from the notes; vectors are made again when they are next needed."""
-    for table in ("posting", "block", "doc", "vector"):
+def _rebuild_index(
+    connection: sqlite3.Connection, *, skip_damaged: bool = False, progress: Progress | None = None
+) -> int:
+    """How many notes the lexical index holds, once it was made from the notes."""
+    for table in ("posting", "block", "doc"):
         connection.execute(f"DELETE FROM {table}")
     connection.execute("UPDATE scope SET notes = 0, length = 0")
     ids = [row[0] for row in connection.execute("SELECT id FROM scope")]
+    done = 0
     for scope in ids:
-        for docs in _batches(_docs(connection, scope, skip_damaged=True), FLUSH):
+        for docs in _batches(_docs(connection, scope, skip_damaged=skip_damaged), FLUSH):
             postings.insert(connection, scope, docs, newest=True)
+            done += len(docs)
+            if progress is not None:
+                progress(done)
+    return done
 
 
 def _count_again(connection: sqlite3.Connection) -> None:

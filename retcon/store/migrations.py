@@ -196,7 +196,12 @@ CREATE TRIGGER note_is_immutable BEFORE UPDATE OF
 BEGIN SELECT RAISE(ABORT, 'a raw note cannot be changed: supersede it'); END;
 """
 
-STEPS: tuple[Step, ...] = (Step(_V1), Step(_V2), Step(_V3, _seal_all), Step(_V4))
+# 5: the language that the notes are indexed in.
+_LANGUAGE = """
+ALTER TABLE seal ADD COLUMN language TEXT NOT NULL DEFAULT 'english';
+"""
+
+STEPS: tuple[Step, ...] = (Step(_V1), Step(_V2), Step(_V3, _seal_all), Step(_V4), Step(_LANGUAGE))
 
 
 def migrate(connection: sqlite3.Connection) -> None:

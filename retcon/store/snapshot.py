@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon.note import Filter, Note, Scope
-from retcon.store import Fact, Forward, Postings, TermStats, postings
+from retcon.store import Fact, Forward, Postings, TermStats, postings, seal
 from retcon.store.rows import NOTE, SLOT, check_of, conditions, facts, read_note
 
 _IN = "IN (SELECT value FROM json_each(?))"
@@ -22,6 +22,7 @@ class SqliteSnapshot:
     def __init__(self, connection: sqlite3.Connection, scopes: Sequence[tuple[int, int, int, int]]) -> None:
         """`scopes` holds (id, notes, length, slots) of each scope."""
         self._connection = connection
+        self.language = seal.language_of(connection)
         self._ids = [row[0] for row in scopes]
         self._starts = np.concatenate(([0], np.cumsum([row[3] for row in scopes], dtype=np.int64)))
         self._start = dict(zip(self._ids, self._starts.tolist(), strict=False))

@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from retcon.errors import InputError, NotFoundError, StoreError
+from retcon.language import Language
 from retcon.note import Filter, Note, Scope
 from retcon.store import Deleted, Kept, Order, Progress, ReplyStats, Snapshot, deleting, purging, replies, seal
 from retcon.store.checksum import checksum
@@ -32,8 +34,18 @@ SYNCS = ("full", "normal")
 class SqliteStore:
     """Notes in one SQLite file."""
 
-    def __init__(self, path: str | os.PathLike[str], *, timeout: float = TIMEOUT, sync: Sync = "full") -> None:
-        """Opens the file, or makes it. With `sync` "normal" what was written last may be lost with the power."""
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        timeout: float = TIMEOUT,
+        sync: Sync = "full",
+        language: Language | None = None,
+    ) -> None:
+        """Opens the file, or makes it. With `sync` "normal" what was written last may be lost with the power.
+
+        `language` is that of a file which holds no note yet; on another it must be the file's own.
+        """
         if sync not in SYNCS:
             raise InputError(f"sync is 'full' or 'normal', not {str(sync)[:40]!r}")
         self.path = os.fspath(path)
@@ -43,9 +55,22 @@ class SqliteStore:
         try:
             with self._connections.use() as connection:  # a file that cannot be used is told at once
                 check_schema(connection, self.path)
+            if language is not None:
+                self._fix_language(language)
         except BaseException:
             self._connections.close()
             raise
+
+    def _fix_language(self, new: Language) -> None:
+        """Index in that language from now on, where nothing is indexed yet."""
+        if self.language == new:
+            return
+        with self._connections.write() as connection:
+            known = seal.language_of(connection)
+            if deleting.count(connection, "note") and known != new:
+                command = f"retcon reindex {shlex.quote(self.path)} --language {new.name}"
+                raise InputError(f"{self.path} is indexed in {known.name}, not in {new.name}: '{command}' changes that")
+            seal.set_language(connection, new)
 
     # -- notes -------------------------------------------------------------------------------------------------------
 
@@ -199,6 +224,19 @@ class SqliteStore:
 
     # -- the index ---------------------------------------------------------------------------------------------------
 
+    @property
+    def language(self) -> Language:
+        """The language that the notes are indexed in. Another process may change it at any time."""
+        with self._read() as connection:
+            return seal.language_of(connection)
+
+    def reindex(self, language: Language | None = None, *, progress: Progress | None = None) -> int:
+        """How many notes are in the index, which was made anew, in that language or else in the store's own."""
+        from retcon.store.checking import reindex  # loaded where one is asked for
+
+        with self._connections.write() as connection, translate_damage(self.path):
+            return reindex(connection, language or seal.language_of(connection), progress)
+
     @contextlib.contextmanager
     def snapshot(self, scope: Scope) -> Iterator[Snapshot]:
         """One consistent view of the scope's notes and index, for as long as the block runs."""
@@ -296,11 +334,12 @@ class SqliteStore:
             return gone
 
     def stats(self) -> dict[str, int | str]:
-        """Facts about the file: its schema, counts, sizes in bytes, and "ok" or what SQLite's quick check found."""
+        """Facts about the file: schema, language, counts, sizes in bytes, and "ok" or what the quick check found."""
         counted = ("note", "scope", "record", "vector")
         files = {"bytes": self.path, "wal_bytes": self.path + "-wal"}
         with self._read() as connection:
             facts: dict[str, int | str] = {"schema": connection.execute("PRAGMA user_version").fetchone()[0]}
+            facts |= {"language": seal.language_of(connection).name}
             facts |= {f"{table}s": deleting.count(connection, table) for table in counted}
             facts |= {"unpurged": seal.count_unpurged(connection)}
             facts |= {name: os.path.getsize(path) if os.path.exists(path) else 0 for name, path in files.items()}

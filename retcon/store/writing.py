@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from retcon.errors import ConflictError, InputError, NotFoundError
+from retcon.language import Language
 from retcon.note import Note
 from retcon.store import postings, seal
 from retcon.store.rows import NOTE, read_note, sum_note, time_of
-from retcon.words import CONTEXT, OWN, spoken_date, stem_words, term_key, words
+from retcon.words import CONTEXT, OWN, term_key
 
 FLUSH = 50_000  # notes whose index entries are written together during a bulk add
 
@@ -51,6 +52,7 @@ class Writer:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
+        self.language = seal.language_of(connection)
         self.scopes: dict[tuple[str, str, str], _OpenScope] = {}
         self.last: dict[tuple[int, str | None], _Turn] = {}  # (scope, session) -> the newest note of this add
         self.waiting = 0
@@ -76,9 +78,9 @@ class Writer:
         last = (int(note.live), note.expires_at)
         self.sums.append(sum_note((*name, *scope.ids, *rest, before.id, note.supersedes, *last)))
         self.connection.execute(_INSERT, (*name, *rest, *last, before.seq, older, scope.id, self.sums[-1]))
-        keys = term_keys(note.text)
+        keys = term_keys(note.text, self.language)
         self.last[scope.id, note.session] = _Turn(note.id, seq, keys)
-        scope.pending[slot] = make_doc(seq, slot, note, keys, before.keys)
+        scope.pending[slot] = make_doc(seq, slot, note, keys, before.keys, self.language)
         self.waiting += 1
         if self.waiting >= FLUSH:
             self.flush()
@@ -125,7 +127,7 @@ class Writer:
         else:
             query = "SELECT id, seq, text FROM note WHERE scope = ? AND session = ? ORDER BY seq DESC LIMIT 1"
             found = self.connection.execute(query, (scope.id, note.session)).fetchone()
-        return _Turn(found[0], found[1], term_keys(found[2])) if found else _NO_TURN
+        return _Turn(found[0], found[1], term_keys(found[2], self.language)) if found else _NO_TURN
 
     def _take_out_superseded(self, scope: _OpenScope, note: Note) -> int | None:
         """Seq of the note that this one corrects, taken out of the index."""
@@ -152,32 +154,37 @@ class Writer:
 
 
 class _Keys(dict[str, int]):
-    """Word -> key of its term, for the words met lately."""
+    """Word -> key of its term, for the words of a language met lately."""
+
+    def __init__(self, language: Language) -> None:
+        self.language = language
 
     def __missing__(self, word: str) -> int:
         if len(self) >= 1 << 17:
             self.clear()
-        key = self[word] = term_key(stem_words([word])[0])
+        key = self[word] = term_key(self.language.stem_words([word])[0])
         return key
 
 
-_key_of = _Keys().__getitem__
+_keys_of = lru_cache(maxsize=8)(_Keys)
 
 
-def term_keys(text: str) -> list[int]:
+def term_keys(text: str, language: Language) -> list[int]:
     """Keys of the text's terms, in order."""
-    return list(map(_key_of, words(text)))
+    return list(map(_keys_of(language).__getitem__, language.words(text)))
 
 
-def make_doc(seq: int, slot: int, note: Note, keys: Sequence[int], context: Sequence[int]) -> postings.Doc:
+def make_doc(
+    seq: int, slot: int, note: Note, keys: Sequence[int], context: Sequence[int], language: Language
+) -> postings.Doc:
     """The note as the index sees it: found by its words, speaker and date, and by the turn before it."""
-    label = _label_keys(note.speaker, note.timestamp)
+    label = _label_keys(note.speaker, note.timestamp, language)
     return postings.Doc(seq, slot, ((OWN, keys), (OWN, label), (CONTEXT, context)))
 
 
 @lru_cache(maxsize=1 << 12)
-def _label_keys(speaker: str | None, timestamp: str | None) -> tuple[int, ...]:
-    return tuple(term_keys(f"{speaker or ''} {spoken_date(timestamp)}"))
+def _label_keys(speaker: str | None, timestamp: str | None, language: Language) -> tuple[int, ...]:
+    return tuple(term_keys(f"{speaker or ''} {language.spoken_date(timestamp)}", language))
 
 
 def _refuse_other(known: Note, note: Note) -> None:
