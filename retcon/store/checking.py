@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import islice, zip_longest
@@ -24,13 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon.errors import BusyError, SchemaError, StoreError
-from retcon.language import Language
-from retcon.store import Progress, postings, seal
+from retcon.store import postings
 from retcon.store.checksum import checksum, total
 from retcon.store.connections import TIMEOUT, connect, schema_problems, translate_errors
 from retcon.store.migrations import read_schema, schema
-from retcon.store.rows import DERIVED, NOTE_AND_BEFORE, SLOT, SUMMED, is_damaged, read_note
-from retcon.store.writing import FLUSH, make_doc, term_keys
+from retcon.store.reindexing import batches, docs_of, rebuild_index
+from retcon.store.rows import DERIVED, SUMMED, is_damaged
 
 SHOWN = 20  # problems of one kind that are named
 _BATCH = 1000  # notes whose index entries are compared at once
@@ -86,8 +85,7 @@ def repair(connection: sqlite3.Connection, path: str) -> Check:
     try:
         _repair_schema(connection)
         _drop_damaged(connection)
-        connection.execute("DELETE FROM vector")  # made again when they are next needed
-        _rebuild_index(connection, skip_damaged=True)
+        rebuild_index(connection)
         _count_again(connection)
         connection.execute("COMMIT")
     except BaseException:
@@ -96,12 +94,6 @@ def repair(connection: sqlite3.Connection, path: str) -> Check:
         raise
     connection.execute("REINDEX")
     return check(connection, path)
-
-
-def reindex(connection: sqlite3.Connection, language: Language, progress: Progress | None = None) -> int:
-    """How many notes are indexed now, in that language: the lexical index is made anew, in the caller's transaction."""
-    seal.set_language(connection, language)
-    return _rebuild_index(connection, progress=progress)
 
 
 def check_file(path: str, *, mend: bool = False) -> Check:
@@ -198,8 +190,10 @@ def _index(connection: sqlite3.Connection) -> Iterator[str]:
 
 def _index_of(connection: sqlite3.Connection, scope: int) -> Iterator[str]:
     """Whether the forward side is what the notes give, and the postings hold just what the forward side does."""
-    stored = connection.execute("SELECT slot, note, length, terms FROM doc WHERE scope = ? ORDER BY slot", (scope,))
-    made = (row[1:] for docs in _batches(_docs(connection, scope)) for row in postings.rows(scope, docs))
+    stored = connection.execute(
+        "SELECT slot, note, length, terms, passages FROM doc WHERE scope = ? ORDER BY slot", (scope,)
+    )
+    made = (row[1:] for docs in batches(docs_of(connection, scope), _BATCH) for row in postings.rows(scope, docs))
     for expected, found in zip_longest(made, stored):
         if expected != found:
             slot = min(row[0] for row in (expected, found) if row is not None)
@@ -207,28 +201,6 @@ def _index_of(connection: sqlite3.Connection, scope: int) -> Iterator[str]:
             break
     if _forward_print(connection, scope) != _posting_print(connection, scope):
         yield f"the postings of scope {scope} do not hold what its notes hold"
-
-
-def _docs(connection: sqlite3.Connection, scope: int, *, skip_damaged: bool = False) -> Iterator[postings.Doc]:
-    """The current notes of the scope as the index should see them."""
-    query = NOTE_AND_BEFORE + "WHERE note.scope = ? AND newer.seq IS NULL ORDER BY note.slot"
-    language = seal.language_of(connection)
-    for row in connection.execute(query, (scope,)):
-        try:
-            note = read_note(row[:-1])
-        except sqlite3.DatabaseError:
-            if skip_damaged:
-                continue
-            raise
-        context = row[-1] if isinstance(row[-1], str) else ""
-        keys, before = term_keys(note.text, language), term_keys(context, language)
-        yield make_doc(row[0], row[SLOT], note, keys, before, language)
-
-
-def _batches(docs: Iterable[postings.Doc], size: int = _BATCH) -> Iterator[list[postings.Doc]]:
-    waiting = iter(docs)
-    while batch := list(islice(waiting, size)):
-        yield batch
 
 
 def _forward_print(connection: sqlite3.Connection, scope: int) -> int:
@@ -344,24 +316,6 @@ def _drop_damaged(connection: sqlite3.Connection) -> None:
     connection.execute(
         "UPDATE reply_tally SET (entries, bytes) = (SELECT count(*), coalesce(sum(bytes), 0) FROM reply)"
     )
-
-
-def _rebuild_index(
-    connection: sqlite3.Connection, *, skip_damaged: bool = False, progress: Progress | None = None
-) -> int:
-    """How many notes the lexical index holds, once it was made from the notes."""
-    for table in ("posting", "block", "doc"):
-        connection.execute(f"DELETE FROM {table}")
-    connection.execute("UPDATE scope SET notes = 0, length = 0")
-    ids = [row[0] for row in connection.execute("SELECT id FROM scope")]
-    done = 0
-    for scope in ids:
-        for docs in _batches(_docs(connection, scope, skip_damaged=skip_damaged), FLUSH):
-            postings.insert(connection, scope, docs, newest=True)
-            done += len(docs)
-            if progress is not None:
-                progress(done)
-    return done
 
 
 def _count_again(connection: sqlite3.Connection) -> None:

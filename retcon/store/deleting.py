@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from retcon.errors import NotFoundError
 from retcon.store import postings, seal
 from retcon.store.rows import NOTE, SLOT, VERSIONS, read_note
-from retcon.store.writing import make_doc, term_keys
+from retcon.store.writing import context_keys, make_doc
 
 
 def delete(connection: sqlite3.Connection, note_ids: Sequence[str]) -> tuple[int, int]:
@@ -87,8 +87,7 @@ def _reindex(connection: sqlite3.Connection, seqs: set[int]) -> None:
         scope, context = connection.execute(place, (seq,)).fetchone()
         stale.setdefault(scope, []).append(slot)
         if note.superseded_by is None:
-            keys, before = term_keys(note.text, language), term_keys(context or "", language)
-            doc = make_doc(seq, slot, note, keys, before, language)
+            doc = make_doc(seq, slot, note, context_keys(context or "", language), language)
             docs.setdefault(scope, []).append(doc)
     for scope, slots in stale.items():
         postings.remove(connection, scope, slots)

@@ -17,7 +17,19 @@ from typing import TYPE_CHECKING, Any
 from retcon.errors import InputError, NotFoundError, StoreError
 from retcon.language import Language
 from retcon.note import Filter, Note, Scope
-from retcon.store import Deleted, Kept, Order, Progress, ReplyStats, Snapshot, deleting, purging, replies, seal
+from retcon.store import (
+    Deleted,
+    Kept,
+    Order,
+    Progress,
+    ReplyStats,
+    Snapshot,
+    deleting,
+    purging,
+    reindexing,
+    replies,
+    seal,
+)
 from retcon.store.checksum import checksum
 from retcon.store.connections import TIMEOUT, Connections, Sync, check_schema, translate_damage, translate_errors
 from retcon.store.rows import DERIVED, FACT_PLACES, NOTE, VERSIONS, check_of, conditions, read_note
@@ -232,10 +244,8 @@ class SqliteStore:
 
     def reindex(self, language: Language | None = None, *, progress: Progress | None = None) -> int:
         """How many notes are in the index, which was made anew, in that language or else in the store's own."""
-        from retcon.store.checking import reindex  # loaded where one is asked for
-
         with self._connections.write() as connection, translate_damage(self.path):
-            return reindex(connection, language or seal.language_of(connection), progress)
+            return reindexing.reindex(connection, language or seal.language_of(connection), progress)
 
     @contextlib.contextmanager
     def snapshot(self, scope: Scope) -> Iterator[Snapshot]:
