@@ -182,9 +182,8 @@ _HIRAGANA, _KATAKANA, _HANGUL = "\u3040-\u309f", "\u30a0-\u30ff", "\uac00-\ud7af
 _OTHERS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
 _MARKS = "".join(chr(code) for code in range(0x300, 0xE00) if unicodedata.category(chr(code)) in ("Mn", "Mc"))
 _PARTED = f"{_HAN}{_HIRAGANA}{_KATAKANA}{_HANGUL}{_OTHERS}"
-_LONGEST = (
-    512  # characters of a word, and of what is normalised at once: sorting piled-up marks takes time of their square
-)
+# Of a word, and of what is normalised at once: marks that pile up are sorted, in time of their square.
+_LONGEST = 512  # characters
 _ASCII_RUN = re.compile(f"[a-z0-9]{{1,{_LONGEST}}}")
 _RUN = re.compile(
     rf"([{_HAN}]+)|([{_HIRAGANA}]+|[{_KATAKANA}]+|[{_HANGUL}]+|[{_OTHERS}]+)"
