@@ -37,7 +37,8 @@ CODES = {
 }  # fmt: skip
 UNSTEMMED = ("chinese", "japanese", "korean", "thai", "none")
 
-_FUNCTION_WORDS = {  # articles, prepositions, pronouns, auxiliaries, question words; none that negates
+# Articles, prepositions, pronouns, auxiliaries, question words; none that negates or has the stem of one that does.
+_FUNCTION_WORDS = {
     "dutch": """
         de het een van in op aan met voor bij naar uit over om door tot te en of maar als dan dat die dit deze er ook
         nog wel al zo ik je jij u hij ze zij we wij jullie me mij hem haar hen hun ons mijn jouw uw zijn onze is ben
@@ -68,7 +69,7 @@ _FUNCTION_WORDS = {  # articles, prepositions, pronouns, auxiliaries, question w
         sono sei siamo siete era ero erano stato stata ho hai ha abbiamo avete hanno aveva avevo c cos
     """,
     "portuguese": """
-        o a os as um uma uns umas de do da dos das em no na nos nas num numa por pelo pela com para ao à aos às entre
+        o a os as um uma uns umas de do da dos das em no nos nas num numa por pelo pela com para ao à aos às entre
         até e ou mas se que quem qual quais quando onde como porque quanto quanta quantos quantas eu tu você ele ela
         vós vocês eles elas me te lhe lhes meu minha meus minhas teu tua teus tuas seu sua seus suas nosso nossa isto
         isso este esta esse essa aquele aquela é são sou somos era eram foi foram ser está estão estou estava tem têm
@@ -76,7 +77,7 @@ _FUNCTION_WORDS = {  # articles, prepositions, pronouns, auxiliaries, question w
     """,
     "russian": """
         в во на с со к ко у о об от до из за по под над при для через между и или а но что чтобы как если то же ли бы
-        вот я ты он она оно мы вы они меня мне мной тебя тебе тобой его ему им ней нее неё ей её ее нас нам нами вас
+        вот я ты он она оно мы вы они меня мне мной тебя тебе тобой его ему им ей её ее нас нам нами вас
         вам вами их ними себя себе мой моя моё мое мои моего моей моих моём моем моему моим моими твой твоя твоё твои
         твоего твоей твоих твоём свой своя своё свои своего своей своих наш наша наши ваш ваша ваши этот эта это эти
         этого этой тот та те был была было были есть быть будет кто кого кому кем чего чему чем где куда откуда когда

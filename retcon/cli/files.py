@@ -1,4 +1,4 @@
-"""`retcon check`, `backup`, `restore`, `purge` and `reindex`: is it sound, how copies come and go, what is made anew."""
+"""`retcon check`, `backup`, `restore`, `purge` and `reindex`: is it sound, how copies come and go, what leaves it."""
 
 from __future__ import annotations
 
