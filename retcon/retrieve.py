@@ -177,15 +177,28 @@ def _hop_gains(
 ) -> NDArray[np.float64]:
     """What the words that the best notes add to the query give each candidate."""
     first = np.argsort(-scores, kind="stable")[: rerank.HOP_NOTES]
-    texts = [stems(note.text) for note in snapshot.fetch(slots[first].tolist())]
+    texts = [rerank.drop_known(stems(note.text), weights) for note in snapshot.fetch(slots[first].tolist())]
     keys = {term: term_key(term) for terms in texts for term in terms}
     stats = snapshot.terms(list(keys.values()))
     idfs = {term: idf(snapshot.notes, stats[key].df) for term, key in keys.items() if key in stats}
-    chosen = [keys[term] for term in rerank.rank_hop_terms(texts, scores[first].tolist(), weights, idfs)]
-    scorer, held = _Scorer(snapshot, {key: stats[key] for key in chosen}), snapshot.forward(slots, chosen)
-    gains = np.zeros(len(slots))
-    for column, key in enumerate(chosen):
-        gains += scorer.gain(key, held.counts[:, column], held.lengths)
+    chosen = [keys[term] for term in rerank.rank_hop_terms(texts, scores[first].tolist(), idfs)]
+    scorer = _Scorer(snapshot, {key: stats[key] for key in chosen})
+    if sum(stats[key].df for key in chosen) > LOOKUP * len(slots):
+        return _look_up(snapshot, scorer, np.zeros(snapshot.slots), slots, chosen)
+    return _read_lists(snapshot, scorer, slots, chosen)
+
+
+def _read_lists(
+    snapshot: Snapshot, scorer: _Scorer, slots: NDArray[np.int64], keys: Sequence[int]
+) -> NDArray[np.float64]:
+    """What these terms, of short posting lists, add to the score of the notes in the slots."""
+    gains, place = np.zeros(len(slots)), np.full(snapshot.slots, -1)
+    place[slots] = np.arange(len(slots))
+    for key in keys:
+        listed = snapshot.postings(key)
+        at = place[listed.slots]
+        held = at >= 0
+        gains[at[held]] += scorer.gain(key, listed.counts[held], listed.lengths[held])
     return gains
 
 

@@ -75,6 +75,8 @@ def read_note(row: Sequence[Any]) -> Note:
 
 def read_metadata(stored: str) -> dict[str, Any]:
     """The metadata in a row."""
+    if stored == "{}":
+        return {}
     try:
         found: dict[str, Any] = json.loads(stored)
     except (TypeError, ValueError) as error:

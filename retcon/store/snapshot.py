@@ -26,6 +26,8 @@ class SqliteSnapshot:
         self._starts = np.concatenate(([0], np.cumsum([row[3] for row in scopes], dtype=np.int64)))
         self._start = dict(zip(self._ids, self._starts.tolist(), strict=False))
         self._rows: dict[int, list[tuple[int, int, bytes]]] = {}  # term -> (scope, df, tail), as read by `terms`
+        self._docs: dict[int, tuple[int, bytes]] = {}  # slot -> length and terms of its note, as read so far
+        self._notes: dict[int, Note] = {}  # slot -> its note, as read so far
         self.notes = sum(row[1] for row in scopes)
         self.mean_length = sum(row[2] for row in scopes) / self.notes if self.notes else 0.0
         self.slots = int(self._starts[-1])
@@ -53,16 +55,15 @@ class SqliteSnapshot:
 
     def forward(self, slots: NDArray[np.int64], keys: Sequence[int]) -> Forward:
         """How often each of the notes holds each of the terms, and how long the notes are."""
-        rows = {slot: (length, terms) for slot, length, terms in self._doc_rows(slots)}
-        found = [rows[slot] for slot in slots.tolist()]
-        entries = np.frombuffer(b"".join(terms for _, terms in found), postings.ENTRY)
+        found = self._read_docs(slots.tolist())
+        entries = np.frombuffer(b"".join([terms for _, terms in found]), postings.ENTRY)
         row = np.repeat(np.arange(len(found)), [len(terms) // postings.ENTRY.itemsize for _, terms in found])
         counts = np.zeros((len(found), len(keys)), np.uint16)
-        entry_keys = np.ascontiguousarray(entries["key"])
+        entry_keys, entry_counts = np.ascontiguousarray(entries["key"]), entries["count"]
         for column, key in enumerate(keys):
-            at = np.flatnonzero(entry_keys == key)
-            counts[row[at], column] = entries["count"][at]
-        return Forward(counts, np.fromiter((length for length, _ in found), np.uint16, len(found)))
+            at = (entry_keys == key).nonzero()[0]
+            counts[row[at], column] = entry_counts[at]
+        return Forward(counts, np.array([length for length, _ in found], np.uint16))
 
     def mask(self, only: Filter) -> NDArray[np.bool_] | None:
         """Which slots pass the filter; None where all do."""
@@ -91,13 +92,12 @@ class SqliteSnapshot:
 
     def fetch(self, slots: Sequence[int]) -> list[Note]:
         """The notes in these slots, in the order asked for."""
-        found: dict[int, Note] = {}
-        for scope, local in self._by_scope(np.asarray(slots, np.int64)):
+        query = NOTE + f"WHERE note.scope = ? AND note.slot {_IN}"
+        for scope, local in self._by_scope([slot for slot in slots if slot not in self._notes]):
             start = self._start[scope]
-            query = NOTE + f"WHERE note.scope = ? AND note.slot {_IN}"
             for row in self._connection.execute(query, (scope, json.dumps(local))):
-                found[start + row[SLOT]] = read_note(row)
-        return [found[slot] for slot in slots]
+                self._notes[start + row[SLOT]] = read_note(row)
+        return [self._notes[slot] for slot in slots]
 
     def places(self, slots: Sequence[int]) -> list[int]:
         """The place of each note in the order of insertion; of several scopes, over all of them."""
@@ -105,7 +105,7 @@ class SqliteSnapshot:
             return list(slots)
         found: dict[int, int] = {}
         query = f"SELECT slot, seq FROM note WHERE scope = ? AND slot {_IN}"
-        for scope, local in self._by_scope(np.asarray(slots, np.int64)):
+        for scope, local in self._by_scope(slots):
             for slot, seq in self._connection.execute(query, (scope, json.dumps(local))):
                 found[self._start[scope] + slot] = seq
         return [found[slot] for slot in slots]
@@ -114,9 +114,10 @@ class SqliteSnapshot:
         """Who said each note, and in which session."""
         found: dict[int, Fact] = {}
         query = f"SELECT slot, speaker, session FROM note WHERE scope = ? AND slot {_IN}"
-        for scope, local in self._by_scope(np.asarray(slots, np.int64)):
+        for scope, local in self._by_scope(slots):
+            start = self._start[scope]
             for slot, speaker, session in self._connection.execute(query, (scope, json.dumps(local))):
-                found[self._start[scope] + slot] = Fact(speaker, session if session is None else (scope, session))
+                found[start + slot] = Fact(speaker, None if session is None else (scope, session))
         return [found[slot] for slot in slots]
 
     def texts(self) -> Iterator[tuple[int, Note]]:
@@ -160,14 +161,21 @@ class SqliteSnapshot:
             query = f"SELECT scope, term, df, peak, low, tail FROM posting WHERE scope {_IN} AND term {_IN}"
             yield from self._connection.execute(query, (json.dumps(self._ids), json.dumps(keys)))
 
-    def _doc_rows(self, slots: NDArray[np.int64]) -> Iterator[tuple[int, int, bytes]]:
+    def _read_docs(self, slots: Sequence[int]) -> list[tuple[int, bytes]]:
+        """Length and terms of the notes in these slots, each read once."""
         query = f"SELECT slot, length, terms FROM doc WHERE scope = ? AND slot {_IN}"
-        for scope, local in self._by_scope(slots):
+        for scope, local in self._by_scope([slot for slot in slots if slot not in self._docs]):
+            start = self._start[scope]
             for slot, length, terms in self._connection.execute(query, (scope, json.dumps(local))):
-                yield self._start[scope] + slot, length, terms
+                self._docs[start + slot] = (length, terms)
+        return [self._docs[slot] for slot in slots]
 
-    def _by_scope(self, slots: NDArray[np.int64]) -> Iterator[tuple[int, list[int]]]:
+    def _by_scope(self, slots: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
         """The slots as (scope, slots within that scope)."""
-        owners = np.searchsorted(self._starts, slots, side="right") - 1
-        for owner in np.unique(owners).tolist():
-            yield self._ids[owner], (slots[owners == owner] - self._starts[owner]).tolist()
+        if len(self._ids) == 1 and len(slots):
+            yield self._ids[0], list(slots)
+        elif len(slots):
+            places = np.asarray(slots, np.int64)
+            owners = np.searchsorted(self._starts, places, side="right") - 1
+            for owner in np.unique(owners).tolist():
+                yield self._ids[owner], (places[owners == owner] - self._starts[owner]).tolist()
