@@ -98,7 +98,7 @@ def query_words(query: str) -> tuple[QueryWord, ...]:
 
 def names_speaker(query: Sequence[QueryWord], speakers: Iterable[str | None]) -> bool:
     """Whether a word of the query with a capital letter, other than an everyday one, is of a speaker's name."""
-    names = {term for speaker in speakers if speaker for term in stem_words(words(speaker))}
+    names = {term for speaker in set(speakers) if speaker for term in stem_words(words(speaker))}
     return any(word.first and word.term in names and not word.everyday for word in query)
 
 

@@ -200,7 +200,23 @@ def _hop_gains(
     idfs = {term: idf(snapshot.notes, stats[key].df) for term, key in keys.items() if key in stats}
     chosen = [keys[term] for term in rerank.rank_hop_terms(texts, scores[first].tolist(), idfs)]
     scorer = _Scorer(snapshot, {key: stats[key] for key in chosen})
-    return _look_up(snapshot, scorer, np.zeros(snapshot.slots), slots, chosen)
+    if sum(stats[key].df for key in chosen) > LOOKUP * len(slots):
+        return _look_up(snapshot, scorer, np.zeros(snapshot.slots), slots, chosen)
+    return _read_lists(snapshot, scorer, slots, chosen)
+
+
+def _read_lists(
+    snapshot: Snapshot, scorer: _Scorer, slots: NDArray[np.int64], keys: Sequence[int]
+) -> NDArray[np.float64]:
+    """What these terms, of short posting lists, add to the score of the notes in the slots."""
+    gains, place = np.zeros(len(slots)), np.full(snapshot.slots, -1, np.int32)
+    place[slots] = np.arange(len(slots))
+    for key in keys:
+        listed = snapshot.postings(key)
+        at = place[listed.slots]
+        held = (at >= 0).nonzero()[0]
+        gains[at[held]] += scorer.gain(key, listed.counts[held], listed.lengths[held])
+    return gains
 
 
 def best(snapshot: Snapshot, weights: Mapping[str, float], top_k: int, only: Filter | None = None) -> Ranked:
@@ -433,7 +449,12 @@ def mark_duplicates(hits: Sequence[Hit]) -> tuple[Hit, ...]:
     for i, hit in enumerate(hits):
         deadline.check()
         near = seen.near(i) if seen else firsts
-        twin = next((j for j in near if _same(said[j], said[i])), None)
+        mine, twin = said[i], None
+        low, high = NEAR * mine.size, mine.size / NEAR
+        for j in near:
+            if low <= said[j].size <= high and _same(said[j], mine):
+                twin = j
+                break
         out.append(hit if twin is None else replace(hit, duplicate_of=hits[twin].id))
         if twin is None:
             firsts.append(i)
@@ -554,7 +575,7 @@ def _same(one: _Content, other: _Content) -> bool:
     size = one.size + other.size
     if min(one.size, other.size) < NEAR * max(one.size, other.size) or one.speaker != other.speaker or not size:
         return False
-    most = one.size - len(one.bag.keys() - other.bag.keys())  # no more can be shared; cheaper than to count
+    most = one.size - len(one.bag) + len(one.bag.keys() & other.bag.keys())  # no more can be shared; cheaper to tell
     if most < NEAR * (size - most):
         return False
     shared = (one.bag & other.bag).total()

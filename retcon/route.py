@@ -164,7 +164,7 @@ class Router:
         return replace_action(self.decide(x, budget=budget), look, f"{look}: the next after {', '.join(exclude)}")
 
     def _vector(self, x: Features) -> list[float]:
-        """The features in the order of `FEATURES`; one that was not given, and that the router does not read, is nan."""
+        """The features in the order of `FEATURES`; one that is not there, and that the router does not read, is nan."""
         if isinstance(x, Mapping):
             if missing := sorted(self.reads.difference(x), key=FEATURES.index):
                 raise RouterError(f"router {self.name!r} reads features that are not there: {', '.join(missing)}")

@@ -201,9 +201,13 @@ BEGIN SELECT RAISE(ABORT, 'a raw note cannot be changed: supersede it'); END;
 _V5 = """
 ALTER TABLE doc ADD COLUMN passages BLOB;  -- of a long note: how many, their lengths, and 32 bits of each term's key
 """
+# Which notes have passages, so that a search looks at no other for them.
+_V5_LONG = """
+CREATE INDEX doc_long ON doc (scope, slot) WHERE passages IS NOT NULL;
+"""
 
 
-STEPS: tuple[Step, ...] = (Step(_V1), Step(_V2), Step(_V3, _seal_all), Step(_V4), Step(_V5, rebuild_index))
+STEPS: tuple[Step, ...] = (Step(_V1), Step(_V2), Step(_V3, _seal_all), Step(_V4), Step(_V5 + _V5_LONG, rebuild_index))
 
 
 def migrate(connection: sqlite3.Connection) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +14,6 @@ from retcon.store import Fact, Forward, Passages, Postings, TermStats, postings
 from retcon.store.rows import NOTE, SLOT, check_of, conditions, facts, read_note
 
 _IN = "IN (SELECT value FROM json_each(?))"
-
-
-class _Doc(NamedTuple):
-    """A note as the index has it."""
-
-    seq: int
-    length: int
-    terms: bytes
-    passages: bytes | None
 
 
 class SqliteSnapshot:
@@ -36,7 +26,7 @@ class SqliteSnapshot:
         self._starts = np.concatenate(([0], np.cumsum([row[3] for row in scopes], dtype=np.int64)))
         self._start = dict(zip(self._ids, self._starts.tolist(), strict=False))
         self._rows: dict[int, list[tuple[int, int, bytes]]] = {}  # term -> (scope, df, tail), as read by `terms`
-        self._docs: dict[int, _Doc] = {}  # slot -> what the index has of its note, as read so far
+        self._docs: dict[int, tuple[int, bytes]] = {}  # slot -> length and terms of its note, as read so far
         self._notes: dict[int, Note] = {}  # slot -> its note, as read so far
         self.notes = sum(row[1] for row in scopes)
         self.mean_length = sum(row[2] for row in scopes) / self.notes if self.notes else 0.0
@@ -66,19 +56,19 @@ class SqliteSnapshot:
     def forward(self, slots: NDArray[np.int64], keys: Sequence[int]) -> Forward:
         """How often each of the notes holds each of the terms, and how long the notes are."""
         found = self._read_docs(slots.tolist())
-        entries = np.frombuffer(b"".join([doc.terms for doc in found]), postings.ENTRY)
-        row = np.repeat(np.arange(len(found)), [len(doc.terms) // postings.ENTRY.itemsize for doc in found])
+        entries = np.frombuffer(b"".join([terms for _, terms in found]), postings.ENTRY)
+        row = np.repeat(np.arange(len(found)), [len(terms) // postings.ENTRY.itemsize for _, terms in found])
         counts = np.zeros((len(found), len(keys)), np.uint16)
         entry_keys, entry_counts = np.ascontiguousarray(entries["key"]), entries["count"]
         for column, key in enumerate(keys):
             at = (entry_keys == key).nonzero()[0]
             counts[row[at], column] = entry_counts[at]
-        return Forward(counts, np.array([doc.length for doc in found], np.uint16))
+        return Forward(counts, np.array([length for length, _ in found], np.uint16))
 
     def passages(self, slots: NDArray[np.int64], keys: Sequence[int]) -> Passages:
         """How often each passage of the long ones among the notes holds each of the terms, and how long it is."""
-        docs = enumerate(self._read_docs(slots.tolist()))
-        found = [(row, *postings.decode_passages(doc.passages)) for row, doc in docs if doc.passages is not None]
+        place = {slot: row for row, slot in enumerate(slots.tolist())}
+        found = [(place[slot], *postings.decode_passages(data)) for slot, data in self._passage_rows(slots)]
         if not found:
             return Passages(np.empty(0, np.int64), np.empty((0, len(keys)), np.uint16), np.empty(0, np.uint16))
         sizes = np.concatenate([part[1] for part in found])
@@ -137,12 +127,13 @@ class SqliteSnapshot:
 
     def facts(self, slots: Sequence[int]) -> list[Fact]:
         """Who said each note, and in which session."""
-        seqs = [doc.seq for doc in self._read_docs(slots)]
-        query = f"SELECT seq, speaker, session, scope FROM note WHERE seq {_IN}"
         found: dict[int, Fact] = {}
-        for seq, speaker, session, scope in self._connection.execute(query, (json.dumps(seqs),)):
-            found[seq] = Fact(speaker, None if session is None else (scope, session))
-        return [found[seq] for seq in seqs]
+        query = f"SELECT slot, speaker, session FROM note WHERE scope = ? AND slot {_IN}"
+        for scope, local in self._by_scope(slots):
+            start = self._start[scope]
+            for slot, speaker, session in self._connection.execute(query, (scope, json.dumps(local))):
+                found[start + slot] = Fact(speaker, None if session is None else (scope, session))
+        return [found[slot] for slot in slots]
 
     def texts(self) -> Iterator[tuple[int, Note]]:
         """Every current note with its slot, oldest first within a scope."""
@@ -185,14 +176,23 @@ class SqliteSnapshot:
             query = f"SELECT scope, term, df, peak, low, tail FROM posting WHERE scope {_IN} AND term {_IN}"
             yield from self._connection.execute(query, (json.dumps(self._ids), json.dumps(keys)))
 
-    def _read_docs(self, slots: Sequence[int]) -> list[_Doc]:
-        """What the index has of the notes in these slots, each read once."""
-        query = f"SELECT slot, note, length, terms, passages FROM doc WHERE scope = ? AND slot {_IN}"
+    def _read_docs(self, slots: Sequence[int]) -> list[tuple[int, bytes]]:
+        """Length and terms of the notes in these slots, each read once."""
+        query = f"SELECT slot, length, terms FROM doc WHERE scope = ? AND slot {_IN}"
         for scope, local in self._by_scope([slot for slot in slots if slot not in self._docs]):
             start = self._start[scope]
-            for slot, *row in self._connection.execute(query, (scope, json.dumps(local))):
-                self._docs[start + slot] = _Doc(*row)
+            for slot, length, terms in self._connection.execute(query, (scope, json.dumps(local))):
+                self._docs[start + slot] = (length, terms)
         return [self._docs[slot] for slot in slots]
+
+    def _passage_rows(self, slots: NDArray[np.int64]) -> Iterator[tuple[int, bytes]]:
+        query = (
+            "SELECT slot, passages FROM doc INDEXED BY doc_long"
+            f" WHERE scope = ? AND slot {_IN} AND passages IS NOT NULL"
+        )
+        for scope, local in self._by_scope(slots.tolist()):
+            for slot, data in self._connection.execute(query, (scope, json.dumps(local))):
+                yield self._start[scope] + slot, data
 
     def _by_scope(self, slots: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
         """The slots as (scope, slots within that scope)."""
