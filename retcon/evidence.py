@@ -89,10 +89,11 @@ def query_words(query: str) -> tuple[QueryWord, ...]:
         capital = token[0].isupper()
         split = words(token)
         for text, term in zip(split, stem_words(split), strict=True):
-            known = found.get(term, QueryWord(text, term))
-            found[term] = replace(
-                known, capital=known.capital or (capital and number > 0), first=known.first or capital
-            )
+            known = found.get(term)
+            if known is None:
+                found[term] = QueryWord(text, term, capital and number > 0, capital)
+            elif capital and not (known.capital and known.first):
+                found[term] = replace(known, capital=known.capital or number > 0, first=True)
     return tuple(word for word in found.values() if word.term not in COMMON_STEMS)
 
 

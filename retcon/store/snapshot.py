@@ -13,6 +13,7 @@ from retcon.note import Filter, Note, Scope
 from retcon.store import Fact, Forward, Passages, Postings, TermStats, postings
 from retcon.store.rows import NOTE, SLOT, check_of, conditions, facts, read_note
 
+FEW = 100  # values up to which a statement names each; for more one JSON list is quicker than to prepare it anew
 _IN = "IN (SELECT value FROM json_each(?))"
 
 
@@ -107,10 +108,9 @@ class SqliteSnapshot:
 
     def fetch(self, slots: Sequence[int]) -> list[Note]:
         """The notes in these slots, in the order asked for."""
-        query = NOTE + f"WHERE note.scope = ? AND note.slot {_IN}"
         for scope, local in self._by_scope([slot for slot in slots if slot not in self._notes]):
             start = self._start[scope]
-            for row in self._connection.execute(query, (scope, json.dumps(local))):
+            for row in self._rows_of(f"{NOTE}WHERE note.scope = ? AND note.slot", scope, local):
                 self._notes[start + row[SLOT]] = read_note(row)
         return [self._notes[slot] for slot in slots]
 
@@ -128,10 +128,10 @@ class SqliteSnapshot:
     def facts(self, slots: Sequence[int]) -> list[Fact]:
         """Who said each note, and in which session."""
         found: dict[int, Fact] = {}
-        query = f"SELECT slot, speaker, session FROM note WHERE scope = ? AND slot {_IN}"
         for scope, local in self._by_scope(slots):
             start = self._start[scope]
-            for slot, speaker, session in self._connection.execute(query, (scope, json.dumps(local))):
+            rows = self._rows_of("SELECT slot, speaker, session FROM note WHERE scope = ? AND slot", scope, local)
+            for slot, speaker, session in rows:
                 found[start + slot] = Fact(speaker, None if session is None else (scope, session))
         return [found[slot] for slot in slots]
 
@@ -170,19 +170,18 @@ class SqliteSnapshot:
 
     def _posting_rows(self, keys: Sequence[int]) -> Iterator[tuple[int, int, int, int, int, bytes]]:
         if len(self._ids) == 1:
-            query = f"SELECT scope, term, df, peak, low, tail FROM posting WHERE scope = ? AND term {_IN}"
-            yield from self._connection.execute(query, (self._ids[0], json.dumps(keys)))
+            query = "SELECT scope, term, df, peak, low, tail FROM posting WHERE scope = ? AND term"
+            yield from self._rows_of(query, self._ids[0], keys)
         else:
             query = f"SELECT scope, term, df, peak, low, tail FROM posting WHERE scope {_IN} AND term {_IN}"
             yield from self._connection.execute(query, (json.dumps(self._ids), json.dumps(keys)))
 
     def _read_docs(self, slots: Sequence[int]) -> list[tuple[int, bytes]]:
         """Length and terms of the notes in these slots, each read once."""
-        query = f"SELECT slot, length, terms FROM doc WHERE scope = ? AND slot {_IN}"
         for scope, local in self._by_scope([slot for slot in slots if slot not in self._docs]):
             start = self._start[scope]
-            for slot, length, terms in self._connection.execute(query, (scope, json.dumps(local))):
-                self._docs[start + slot] = (length, terms)
+            rows = self._rows_of("SELECT slot, length, terms FROM doc WHERE scope = ? AND slot", scope, local)
+            self._docs |= {start + slot: (length, terms) for slot, length, terms in rows}
         return [self._docs[slot] for slot in slots]
 
     def _passage_rows(self, slots: NDArray[np.int64]) -> Iterator[tuple[int, bytes]]:
@@ -193,6 +192,12 @@ class SqliteSnapshot:
         for scope, local in self._by_scope(slots.tolist()):
             for slot, data in self._connection.execute(query, (scope, json.dumps(local))):
                 yield self._start[scope] + slot, data
+
+    def _rows_of(self, query: str, scope: int, values: Sequence[int]) -> sqlite3.Cursor:
+        """The rows of a query that ends with the column which must have one of the values."""
+        if len(values) > FEW:
+            return self._connection.execute(f"{query} {_IN}", (scope, json.dumps(values)))
+        return self._connection.execute(f"{query} IN ({', '.join('?' * len(values))})", (scope, *values))
 
     def _by_scope(self, slots: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
         """The slots as (scope, slots within that scope)."""
