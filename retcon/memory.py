@@ -222,7 +222,7 @@ class Memory(Hints):
         return self._store([validate.note(fields, created_at=self._stamp())])[0]
 
     def _store(self, notes: Iterable[Note]) -> list[Note]:
-        return self.store.get_many(self.store.add(list(screen(notes, self.before_store))))
+        return self.store.put(list(screen(notes, self.before_store)))
 
     def delete(self, id: str | Iterable[str], *, versions: Versions = "all") -> Deleted:  # noqa: A002
         """What went: the note, or notes, with every record, index entry and vector on them, in one transaction.

@@ -11,7 +11,7 @@ All values in, values out. The settings were chosen on chats, logs and texts of 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,17 +80,16 @@ def _find_named(query: str, speakers: Iterable[str | None]) -> str | None:
     return named.pop() if len(named) == 1 else None
 
 
-def drop_known(terms: Iterable[str], asked: Collection[str]) -> list[str]:
-    """The distinct terms that the query does not have, in order, function words left out."""
-    return [term for term in dict.fromkeys(terms) if term not in asked and term not in COMMON_STEMS]
-
-
-def rank_hop_terms(texts: Sequence[Sequence[str]], scores: Sequence[float], idf: Mapping[str, float]) -> list[str]:
+def rank_hop_terms(
+    texts: Sequence[Sequence[str]], scores: Sequence[float], asked: Iterable[str], idf: Mapping[str, float]
+) -> list[str]:
     """The words of the best notes that say most beyond the query: rare ones, of well matching notes."""
+    known = {*asked, *COMMON_STEMS}
     worth: dict[str, float] = {}
     for terms, score in zip(texts, scores, strict=True):
-        for term in terms:
-            worth[term] = worth.get(term, 0.0) + score * idf.get(term, 0.0)
+        for term in dict.fromkeys(terms):
+            if term not in known:
+                worth[term] = worth.get(term, 0.0) + score * idf.get(term, 0.0)
     return sorted(worth, key=lambda term: (-worth[term], term))[:HOP_TERMS]
 
 
