@@ -193,12 +193,12 @@ def _hop_gains(
         (note.text, _passage(note, passages.get(slot, 0)))
         for slot, note in zip(best, snapshot.fetch(best), strict=True)
     ]
-    terms = (stems(text if part is None else text[slice(*part)]) for text, part in parts)
-    texts = [rerank.drop_known(each, weights) for each in terms]
-    keys = {term: term_key(term) for terms in texts for term in terms}
+    texts = [stems(text if part is None else text[slice(*part)]) for text, part in parts]
+    new = {term for terms in texts for term in terms if term not in weights and term not in COMMON_STEMS}
+    keys = {term: term_key(term) for term in new}
     stats = snapshot.terms(list(keys.values()))
     idfs = {term: idf(snapshot.notes, stats[key].df) for term, key in keys.items() if key in stats}
-    chosen = [keys[term] for term in rerank.rank_hop_terms(texts, scores[first].tolist(), idfs)]
+    chosen = [keys[term] for term in rerank.rank_hop_terms(texts, scores[first].tolist(), weights, idfs)]
     scorer = _Scorer(snapshot, {key: stats[key] for key in chosen})
     if sum(stats[key].df for key in chosen) > LOOKUP * len(slots):
         return _look_up(snapshot, scorer, np.zeros(snapshot.slots), slots, chosen)
