@@ -27,6 +27,7 @@ class SqliteSnapshot:
         self._starts = np.concatenate(([0], np.cumsum([row[3] for row in scopes], dtype=np.int64)))
         self._start = dict(zip(self._ids, self._starts.tolist(), strict=False))
         self._rows: dict[int, list[tuple[int, int, bytes]]] = {}  # term -> (scope, df, tail), as read by `terms`
+        self._terms: dict[int, TermStats | None] = {}  # as read so far; None: no note holds it
         self._docs: dict[int, tuple[int, bytes]] = {}  # slot -> length and terms of its note, as read so far
         self._notes: dict[int, Note] = {}  # slot -> its note, as read so far
         self.notes = sum(row[1] for row in scopes)
@@ -35,15 +36,15 @@ class SqliteSnapshot:
 
     def terms(self, keys: Sequence[int]) -> Mapping[int, TermStats]:
         """Frequency and bounds of those terms that occur."""
-        found: dict[int, TermStats] = {}
-        self._rows = {}
-        for scope, term, df, peak, low, tail in self._posting_rows(keys):
+        new = [key for key in keys if key not in self._terms]
+        self._terms |= dict.fromkeys(new)
+        for scope, term, df, peak, low, tail in self._posting_rows(new) if new else ():
             self._rows.setdefault(term, []).append((scope, df, tail))
-            known = found.get(term)
+            known = self._terms[term]
             if known is not None:
                 df, peak, low = df + known.df, max(peak, known.peak), min(low, known.low)
-            found[term] = TermStats(df, peak, low)
-        return found
+            self._terms[term] = TermStats(df, peak, low)
+        return {key: found for key in keys if (found := self._terms[key]) is not None}
 
     def postings(self, key: int) -> Postings:
         """Every note that holds a term which `terms` has found."""
