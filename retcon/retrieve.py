@@ -215,7 +215,8 @@ def _read_lists(
         listed = snapshot.postings(key)
         at = place[listed.slots]
         held = (at >= 0).nonzero()[0]
-        gains[at[held]] += scorer.gain(key, listed.counts[held], listed.lengths[held])
+        if len(held):
+            gains[at[held]] += scorer.gain(key, listed.counts[held], listed.lengths[held])
     return gains
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from retcon.errors import ConflictError, InputError, NotFoundError
 from retcon.note import Note
-from retcon.passages import is_long, split
+from retcon.passages import LONG, is_long, split
 from retcon.store import postings, seal
 from retcon.store.rows import NOTE, read_note, sum_note, time_of
 from retcon.words import CONTEXT, OWN, spoken_date, stem_words, term_key, words
@@ -241,11 +241,13 @@ def make_doc(seq: int, slot: int, note: Note, context: Sequence[int]) -> posting
     A long note borrows nothing from the turn before it, and its passages are kept too: its best one counts.
     """
     label = _label_keys(note.speaker, note.timestamp)
-    spans = split(note.text)
-    if len(spans) == 1:
-        return postings.Doc(seq, slot, ((OWN, term_keys(note.text)), (OWN, label), (CONTEXT, context)))
+    keys = term_keys(note.text)
+    few = len(keys) <= LONG and note.text.isascii()  # where a term is a word: counting them again would say the same
+    spans = [] if few else split(note.text)
+    if len(spans) < 2:
+        return postings.Doc(seq, slot, ((OWN, keys), (OWN, label), (CONTEXT, context)))
     passages = [[*term_keys(note.text[start:stop]), *label] for start, stop in spans]
-    return postings.Doc(seq, slot, ((OWN, term_keys(note.text)), (OWN, label)), passages)
+    return postings.Doc(seq, slot, ((OWN, keys), (OWN, label)), passages)
 
 
 @lru_cache(maxsize=1 << 12)
