@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from retcon.errors import ConflictError, InputError, NotFoundError
 from retcon.note import Note
@@ -39,8 +39,7 @@ _INSERT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
+class _Turn(NamedTuple):
     """A note as the next turn needs it."""
 
     id: str | None
