@@ -33,7 +33,7 @@ def gather(
     A best hit that is larger than the whole cap stays, and leaves half of the cap to the others: Extract can use a part
     of it. A note that only fills up has no such right, unless there is nothing else.
     """
-    parts = [replace(hit, span=hit.passage) for hit in hits]
+    parts = [hit if hit.span == hit.passage else replace(hit, span=hit.passage) for hit in hits]
     table = _Table(parts, costs(parts, count=count, accounting=accounting), cap)
     table.widen(count, accounting)
     return Cluster(

@@ -91,16 +91,18 @@ def query_words(query: str, language: Language = ENGLISH) -> tuple[QueryWord, ..
         capital = token[0].isupper()
         split = language.words(token)
         for text, term in zip(split, language.stem_words(split), strict=True):
-            known = found.get(term, QueryWord(text, term, native=language.is_english and text.isascii()))
-            found[term] = replace(
-                known, capital=known.capital or (capital and number > 0), first=known.first or capital
-            )
+            known = found.get(term)
+            if known is None:
+                native = language.is_english and text.isascii()
+                found[term] = QueryWord(text, term, capital and number > 0, capital, native)
+            elif capital and not (known.capital and known.first):
+                found[term] = replace(known, capital=known.capital or number > 0, first=True)
     return tuple(word for word in found.values() if word.term not in language.common)
 
 
 def names_speaker(query: Sequence[QueryWord], speakers: Iterable[str | None], language: Language = ENGLISH) -> bool:
     """Whether a word of the query with a capital letter, other than an everyday one, is of a speaker's name."""
-    names = {term for speaker in speakers if speaker for term in language.stems(speaker)}
+    names = {term for speaker in set(speakers) if speaker for term in language.stems(speaker)}
     return any(word.first and word.term in names and not word.everyday for word in query)
 
 

@@ -199,14 +199,29 @@ def _hop_gains(
     ]
     language = snapshot.language
     texts = [language.stems(text if part is None else text[slice(*part)]) for text, part in parts]
-    keys = {term: term_key(term) for terms in texts for term in terms}
+    new = {term for terms in texts for term in terms if term not in weights and term not in language.common}
+    keys = {term: term_key(term) for term in new}
     stats = snapshot.terms(list(keys.values()))
     idfs = {term: idf(snapshot.notes, stats[key].df) for term, key in keys.items() if key in stats}
     chosen = [keys[term] for term in rerank.rank_hop_terms(texts, scores[first].tolist(), weights, idfs, language)]
-    scorer, held = _Scorer(snapshot, {key: stats[key] for key in chosen}), snapshot.forward(slots, chosen)
-    gains = np.zeros(len(slots))
-    for column, key in enumerate(chosen):
-        gains += scorer.gain(key, held.counts[:, column], held.lengths)
+    scorer = _Scorer(snapshot, {key: stats[key] for key in chosen})
+    if sum(stats[key].df for key in chosen) > LOOKUP * len(slots):
+        return _look_up(snapshot, scorer, np.zeros(snapshot.slots), slots, chosen)
+    return _read_lists(snapshot, scorer, slots, chosen)
+
+
+def _read_lists(
+    snapshot: Snapshot, scorer: _Scorer, slots: NDArray[np.int64], keys: Sequence[int]
+) -> NDArray[np.float64]:
+    """What these terms, of short posting lists, add to the score of the notes in the slots."""
+    gains, place = np.zeros(len(slots)), np.full(snapshot.slots, -1, np.int32)
+    place[slots] = np.arange(len(slots))
+    for key in keys:
+        listed = snapshot.postings(key)
+        at = place[listed.slots]
+        held = (at >= 0).nonzero()[0]
+        if len(held):
+            gains[at[held]] += scorer.gain(key, listed.counts[held], listed.lengths[held])
     return gains
 
 
@@ -440,7 +455,12 @@ def mark_duplicates(hits: Sequence[Hit], language: Language = ENGLISH) -> tuple[
     for i, hit in enumerate(hits):
         deadline.check()
         near = seen.near(i) if seen else firsts
-        twin = next((j for j in near if _same(said[j], said[i])), None)
+        mine, twin = said[i], None
+        low, high = NEAR * mine.size, mine.size / NEAR
+        for j in near:
+            if low <= said[j].size <= high and _same(said[j], mine):
+                twin = j
+                break
         out.append(hit if twin is None else replace(hit, duplicate_of=hits[twin].id))
         if twin is None:
             firsts.append(i)
@@ -563,7 +583,7 @@ def _same(one: _Content, other: _Content) -> bool:
     size = one.size + other.size
     if min(one.size, other.size) < NEAR * max(one.size, other.size) or one.speaker != other.speaker or not size:
         return False
-    most = one.size - len(one.bag.keys() - other.bag.keys())  # no more can be shared; cheaper than to count
+    most = one.size - len(one.bag) + len(one.bag.keys() & other.bag.keys())  # no more can be shared; cheaper to tell
     if most < NEAR * (size - most):
         return False
     shared = (one.bag & other.bag).total()

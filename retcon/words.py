@@ -82,11 +82,24 @@ def stems(text: str) -> list[str]:
 
 def stem_words(found: list[str]) -> list[str]:
     """The words with English endings removed; words in other scripts pass unchanged."""
-    stemmer = getattr(_thread, "stemmer", None)
-    if stemmer is None:  # a Snowball stemmer must not be shared between threads
-        stemmer = _thread.stemmer = Stemmer.Stemmer("english")
-    stemmed: list[str] = stemmer.stemWords(found)
-    return stemmed
+    return list(map(_stem_of, found))
+
+
+class _Stems(dict[str, str]):
+    """Word -> its stem, for the words met lately."""
+
+    def __missing__(self, word: str) -> str:
+        stemmer = getattr(_thread, "stemmer", None)
+        if stemmer is None:  # a Snowball stemmer must not be shared between threads
+            stemmer = _thread.stemmer = Stemmer.Stemmer("english", 0)  # it needs no cache of its own
+        if len(self) >= 1 << 17:
+            self.clear()
+        stem: str = stemmer.stemWord(word)
+        self[word] = stem
+        return stem
+
+
+_stem_of = _Stems().__getitem__
 
 
 COMMON_STEMS = frozenset(stem_words(sorted(COMMON)))

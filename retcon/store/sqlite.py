@@ -12,6 +12,7 @@ import os
 import shlex
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from retcon.errors import InputError, NotFoundError, StoreError
@@ -34,7 +35,7 @@ from retcon.store.checksum import checksum
 from retcon.store.connections import TIMEOUT, Connections, Sync, check_schema, translate_damage, translate_errors
 from retcon.store.rows import DERIVED, FACT_PLACES, NOTE, VERSIONS, check_of, conditions, read_note
 from retcon.store.snapshot import SqliteSnapshot
-from retcon.store.writing import Writer
+from retcon.store.writing import BATCH, Stored, Writer
 from retcon.where import Where
 
 if TYPE_CHECKING:
@@ -88,16 +89,28 @@ class SqliteStore:
 
     def add(self, notes: Iterable[Note], *, progress: Progress | None = None) -> list[str]:
         """Ids of the notes, written in one transaction; a note that is there already, word for word, is passed over."""
+        return self._write(notes, None, progress)
+
+    def put(self, notes: Iterable[Note]) -> list[Note]:
+        """What `add` does, with the notes as they are stored."""
+        stored = Stored()
+        ids = self._write(notes, stored, None)
+        unread = list(stored.unread)
+        found = stored.notes | dict(zip(unread, self.get_many(unread) if unread else (), strict=True))
+        return [found[note_id] for note_id in ids]
+
+    def _write(self, notes: Iterable[Note], stored: Stored | None, progress: Progress | None) -> list[str]:
         with self._connections.write() as connection:
             with translate_damage(self.path):
-                writer = Writer(connection)
-            ids = []
-            for note in notes:  # the caller's own errors stay what they are
+                writer = Writer(connection, stored)
+            ids: list[str] = []
+            for batch in _batches(notes):  # the caller's own errors stay what they are
                 with translate_damage(self.path):
-                    writer.write(note)
-                ids.append(note.id)
-                if progress is not None:
-                    progress(len(ids))
+                    writer.write(batch)
+                for note in batch:
+                    ids.append(note.id)
+                    if progress is not None:
+                        progress(len(ids))
             with translate_damage(self.path):
                 writer.finish()
         return ids
@@ -424,3 +437,20 @@ def _from(
         named = {"place": place, "scope": rows[0][0]}
         further[f"note.slot {beyond} ?"] = connection.execute(_SLOTS[order], named).fetchone()[0]
     return f"note.slot{way}", further
+
+
+def _batches(notes: Iterable[Note]) -> Iterator[list[Note]]:
+    """The notes, some at a time; where getting the next one fails, those before it come first."""
+    source = iter(notes)
+    while True:
+        batch: list[Note] = []
+        try:
+            for note in islice(source, BATCH):
+                batch.append(note)
+        except Exception:
+            if batch:
+                yield batch
+            raise
+        if not batch:
+            return
+        yield batch
