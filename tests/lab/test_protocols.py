@@ -23,8 +23,8 @@ from retcon.lab.data import BenchmarkQuestion, load, own_questions
 from retcon.lab.outcomes import from_rows, panel
 from retcon.lab.protocols import PROTOCOLS, Case, cases, chain_turns
 from retcon.note import Note
-from retcon.tokens import counter
 from retcon.route import Router
+from retcon.tokens import counter
 from retcon.where import Where
 
 CONTROLLED, FULL, PRODUCT = (PROTOCOLS[name] for name in ("controlled", "full-history", "product"))
