@@ -35,7 +35,7 @@ import retcon
 from retcon import Memory
 from retcon.cli import app
 from retcon.cli.doctor import KEYS, READ
-from retcon.features import FEATURES
+from retcon.features import FEATURES, SPREAD, TYPES
 
 VERBS: dict[str, Any] = dict(get_command(app).commands)  # type: ignore[attr-defined]
 READING = (
@@ -395,12 +395,16 @@ def test_budget_comes_from_the_option_else_the_environment_else_256(
     assert "(no text)" in fine("recall", "cat", "--budget", "0")
 
 
-def test_decide_shows_utilities_threshold_features_and_reason(week: Path) -> None:
-    found = document("decide", "biscuits", "-b", "32")
-    shown = fine("decide", "biscuits", "-b", "32")
+@pytest.mark.parametrize(("router", "unread"), [("evidence-fit", {*SPREAD, *TYPES}), ("longmemeval-free", {*SPREAD})])
+def test_decide_shows_utilities_threshold_reason_and_the_features_read(
+    router: str, unread: set[str], week: Path
+) -> None:
+    found = document("decide", "biscuits", "-b", "32", "--router", router)
+    shown = fine("decide", "biscuits", "-b", "32", "--router", router)
     assert found["reason"] in " ".join(shown.split())
     assert re.search(r"^advantage \S+, threshold \S+$", shown, re.M)
-    for name in (*found["utilities"], *FEATURES):
+    assert list(found["features"]) == [name for name in FEATURES if name not in unread]
+    for name in (*found["utilities"], *found["features"]):
         assert re.search(rf"^{name} +\S+$", shown, re.M)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon.note import Note
+from retcon.passages import is_long
 from retcon.words import spoken_date
 
 VOCABULARY = 200_000
@@ -124,8 +125,14 @@ def _day(session: int) -> str:
 
 def indexed_texts(notes: Iterable[Note]) -> Iterator[str]:
     """What our index reads of each note, for rivals to read: its words, speaker and date, and the turn before it."""
+    for note, context in with_context(notes):
+        yield f"{note.speaker} {note.text} {spoken_date(note.timestamp)} {context}"
+
+
+def with_context(notes: Iterable[Note]) -> Iterator[tuple[Note, str]]:
+    """Each note with the turn that lends it words: the one before it in its session, unless one of the two is long."""
     before: Note | None = None
     for note in notes:
-        context = before.text if before and before.session == note.session else ""
-        yield f"{note.speaker} {note.text} {spoken_date(note.timestamp)} {context}"
+        context = before.text if before is not None and before.session == note.session else ""
+        yield note, "" if is_long(context) or is_long(note.text) else context
         before = note

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.speed.corpus import Corpus, corpus, indexed_texts
+from bench.speed.corpus import Corpus, corpus, indexed_texts, with_context
 from bench.speed.rivals import Bm25s, Fts5, RankBm25, Rival, Tantivy, TantivyAlone
 from retcon import Memory, Scope, pack
 from retcon.candidates import gather
@@ -192,16 +192,13 @@ def _text_scan(notes: Sequence[Note]) -> Callable[[Sequence[str]], NDArray[np.fl
     """BM25 of every note from the notes' words, without our index."""
     entries: dict[str, tuple[list[int], list[int]]] = {}
     lengths = np.zeros(len(notes))
-    before: Note | None = None
-    for number, note in enumerate(notes):
-        context = before.text if before and before.session == note.session else ""
+    for number, (note, context) in enumerate(with_context(notes)):
         counts = index_counts(f"{note.speaker} {note.text} {spoken_date(note.timestamp)}", context)
         lengths[number] = sum(counts.values())
         for term, count in counts.items():
             where, many = entries.setdefault(term, ([], []))
             where.append(number)
             many.append(count)
-        before = note
 
     def scan(terms: Sequence[str]) -> NDArray[np.float64]:
         scores = np.zeros(len(notes))

@@ -23,6 +23,7 @@ from retcon.lab.data import BenchmarkQuestion, load, own_questions
 from retcon.lab.outcomes import from_rows, panel
 from retcon.lab.protocols import PROTOCOLS, Case, cases, chain_turns
 from retcon.note import Note
+from retcon.route import Router
 from retcon.tokens import counter
 from retcon.where import Where
 
@@ -55,6 +56,13 @@ def message(note: Note) -> dict[str, Any]:
     """The note as a caller of `Memory.add` would write it."""
     fields = {"id": note.id, "text": note.text, "speaker": note.speaker, "session": note.session}
     return {name: value for name, value in (fields | {"timestamp": note.timestamp}).items() if value is not None}
+
+
+READS_ALL = Router(  # the evidence-fit rule with every feature computed
+    name="reads-all", actions=("retain", "extract"), features=FEATURES,
+    weights={"retain": tuple(float(name == "fit") for name in FEATURES), "extract": (0.0,) * len(FEATURES)},
+    intercepts={"retain": 0.0, "extract": 0.999999},
+)  # fmt: skip
 
 
 def features_of(case: Case, budget: int) -> dict[str, float]:
@@ -219,7 +227,7 @@ def test_longmemeval_full_history_runs_on_the_publishers_s_form(tmp_path: Path) 
 @pytest.fixture(scope="module")
 def remembered() -> Iterator[Memory]:
     """A memory as anybody makes one, holding the notes of the sample."""
-    with Memory(":memory:", router="evidence-fit") as memory:
+    with Memory(":memory:", router=READS_ALL) as memory:
         memory.add([message(note) for note in sample()[0].history])
         yield memory
 
@@ -266,7 +274,7 @@ def test_product_is_memory_for_any_turns_with_and_without_sessions(
 ) -> None:
     history = tuple(Note(f"n{i}", text, session=session) for i, (text, session) in enumerate(turns))
     question = replace(sample()[0], text=query, history=history)
-    with Memory(":memory:", router="evidence-fit", stamp=False) as memory:
+    with Memory(":memory:", router=READS_ALL, stamp=False) as memory:
         memory.add([message(note) for note in history])
         (case,) = cases([question], PRODUCT)
         check_product(case, memory, (8, 40))
@@ -274,7 +282,7 @@ def test_product_is_memory_for_any_turns_with_and_without_sessions(
 
 def test_product_takes_the_notes_of_an_exported_memory_whoever_they_belong_to(tmp_path: Path) -> None:
     """Scopes, corrections and the turn before each are in the file; they come back as they were."""
-    with Memory(tmp_path / "m.db", router="evidence-fit") as memory:
+    with Memory(tmp_path / "m.db", router=READS_ALL) as memory:
         memory.add(["I adopted a cat.", "It is called Pixel."], user_id="ann", timestamp="2026-05-09")
         memory.add(["The vet took 84 euros.", "That was dear."], user_id="bob", timestamp="2026-05-10")
         (rent,) = memory.add("The rent is 700.", user_id="ann", session="s1", timestamp="2026-05-11")
