@@ -22,7 +22,6 @@ from retcon.note import MARK, Cluster, Dropped, Hit, Packed, Source
 from retcon.pack import check, one_line, retain
 from retcon.timeline import begins_like_a_head, day, says_day_itself, turns
 from retcon.tokens import LOOSE, Counter, spans
-from retcon.words import stems, words
 from retcon.worth import KIND, Piece, Target, rank, read_lines, read_query, skip_repeats
 
 ROOM = 6  # tokens: a date must leave the best piece as many, and a sentence is not cut to fewer
@@ -34,7 +33,7 @@ FLOOR = 32  # tokens: no sentence whose smallest part costs more is the first, w
 def extract(cluster: Cluster, budget: int, *, count: Counter) -> Packed:
     """The sentences worth most for the query, within the budget; never empty where a whole note would fit."""
     lines = read_lines(cluster)
-    target = read_query(cluster.query, lines)
+    target = read_query(cluster.query, lines, cluster.language)
     pieces = rank(lines, target, cluster.hits)
     page = _page(cluster, pieces, check(budget), count)
     purse = Purse(budget, page, count)
@@ -113,7 +112,8 @@ def _page(cluster: Cluster, pieces: Sequence[Piece], budget: int, count: Counter
     notes = cluster.notes
     days = [day(note) for note in notes]
     names = [one_line(note.speaker or "") for note in notes]
-    if len(set(names)) == 1 and not set(stems(names[0])) & set(stems(cluster.query)):
+    read = cluster.language.stems
+    if len(set(names)) == 1 and not set(read(names[0])) & set(read(cluster.query)):
         names = [""] * len(notes)  # one voice throughout, which the query does not name
     page = Page(
         days, [f"{name}:" if name else "" for name in names], [note.session for note in notes], turns(cluster.hits),
@@ -270,7 +270,7 @@ class Runs:
 
 def _values(text: str, places: Sequence[tuple[int, int]], target: Target) -> list[float]:
     """What each span of the sentence is worth: its words of the query; of the kinds that are asked for, the nearest."""
-    runs = [words(text[start:end]) for start, end in places]
+    runs = [target.language.words(text[start:end]) for start, end in places]
     starts = [start for start, _ in places]
     values = [target.overlap(run) for run in runs]
     held = {i for i, run in enumerate(runs) if any(not kind.words.isdisjoint(run) for kind in target.kinds)}
@@ -318,7 +318,7 @@ def _part(piece: Piece, target: Target, purse: Purse) -> Piece | None:
     if size < 0:
         return None
     part = runs.take(size)
-    enough = piece.matches and len(words(part.text)) >= TELLING if purse.taken else bool(part.text)
+    enough = piece.matches and len(target.language.words(part.text)) >= TELLING if purse.taken else bool(part.text)
     return part if enough else None
 
 
