@@ -30,14 +30,13 @@ BUDGETS = st.integers(0, 300)
 PARTS = [
     "I paid 1,299.99 for it", "on 12 May 2026", "May 3, 2026", "2026-05-12", "at 10:30", "5 p.m.", "Maria Lopez",
     "Dr. J. K. Lee", 'she said "never in my life" twice', "“quite so”", "the cat", "Pixel", "and", "who, as I said,",
-    "did she pay?",
     "x" * 90, "naïve", "我昨天买了一只猫", "👩‍👩‍👧", "\u0301", "one\ntwo", "\u2028", "(see below)", '"', "I'm", "...",
 ]  # fmt: skip
 SENTENCE = st.lists(st.sampled_from(PARTS), min_size=1, max_size=9).map(" ".join)
 TEXT = st.one_of(
     st.lists(SENTENCE, min_size=1, max_size=3).map(". ".join),
     st.text(max_size=60),
-    st.sampled_from(["", "  ", "same text.", "same text.", "w" * 400]),
+    st.sampled_from(["", "  ", "same text.", "same text.", "Did she pay for the cat?", "w" * 400]),
 )
 STAMP = st.sampled_from([
     None, None, "2026-01-01", "2026-01-01", "2026-01-01T09:00", "2026-01-01T09:00+05:00", "2026-01-01T07:00Z",
