@@ -168,7 +168,8 @@ def test_no_date_stands_twice_before_a_note(cluster: Cluster, budget: int) -> No
     notes = [replace(note, text=f"{day(note)} {note.text}") for note in cluster.notes]
     again = Cluster(cluster.query, tuple(replace(hit, note=n) for hit, n in zip(cluster.hits, notes, strict=True)))
     for text in (retain(again, budget, count=ESTIMATE).text, extract(again, budget, count=ESTIMATE).text):
-        assert not re.search(r"(\d{4}-\d\d-\d\d)(?: \w+:)? \1", text)
+        twice = re.search(r"(\d{4}-\d\d-\d\d)(?: \w+:)? \1", text)
+        assert not twice or any(twice.group() in note.text for note in cluster.notes)  # as somebody wrote it
 
 
 def test_a_live_note_shows_the_day_it_was_stored_unless_it_has_a_time() -> None:
