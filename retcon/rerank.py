@@ -6,7 +6,7 @@
     second hop   words that the best notes add to the query ("Marek" -> "physio") lift other notes that hold them
     session      a note gains from the best note of its session: what was talked about around it
 
-All values in, values out. The settings were chosen on chats, logs and texts of several domains (`bench/finding.py`).
+All values in, values out. The settings were chosen on chats, logs and texts of several domains (`bench.finding`).
 """
 
 from __future__ import annotations

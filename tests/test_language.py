@@ -79,6 +79,17 @@ def test_a_day_is_found_by_the_words_of_the_language(name: str, query: str) -> N
         assert memory.search(query)[0].id == "n9"
 
 
+@pytest.mark.parametrize(("talk", "question"), INFLECTED)
+def test_a_long_note_is_found_by_the_passage_that_holds_the_inflected_words(talk: Talk, question: Question) -> None:
+    with Memory(":memory:", language=talk.language) as memory:
+        memory.add("\n".join(talk.lines * 2), id="long")
+        (hit,) = memory.search(question.text)
+        assert hit.passage is not None
+        found = hit.note.text[slice(*hit.passage)]
+        assert any(sentence in found for sentence in words.sentences(talk.lines[question.note]))
+        assert memory.check().problems == ()
+
+
 def test_a_query_is_about_memory_as_soon_as_one_of_its_words_is_there() -> None:
     with tell(GERMAN, "german") as memory:
         assert memory.recall("Welche Katzen fressen gern Lachs mit Reis und Karotten?", 64).found
