@@ -24,7 +24,7 @@ from datetime import timedelta
 from itertools import chain
 
 from retcon import deadline
-from retcon.language import ENGLISH, Language
+from retcon.language import Language
 from retcon.note import MARK, Cluster, Hit
 from retcon.timeline import day, moment
 from retcon.words import sentences
@@ -72,6 +72,7 @@ KINDS = (
 )
 _FRONT = f"{MARK.strip()} "
 _ASKED = ("?", "？")
+_NEGATIONS = frozenset(("not", "no", "t"))  # among the function words of English, and still telling
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +138,15 @@ class Target:
 
 def read_lines(cluster: Cluster) -> list[Line]:
     """Every sentence of the notes that repeat no better one."""
+    read = cluster.language
     found: list[tuple[int, int, str, list[str]]] = []
-    words = cluster.language.words
     for i in skip_repeats(cluster.hits):
-        voice = words(cluster.hits[i].note.speaker or "")  # "Ann: I ran" says that Ann ran
+        voice = read.words(cluster.hits[i].note.speaker or "")  # "Ann: I ran" says that Ann ran
         for j, text in enumerate(sentences(cluster.hits[i].text)):
             deadline.check()
-            found.append((i, j, text, voice + words(text)))
+            found.append((i, j, text, voice + read.words(text)))
     distinct = sorted(set().union(*(run for *_, run in found)))
-    stem = dict(zip(distinct, cluster.language.stem_words(distinct), strict=True))  # each word is stemmed once
+    stem = dict(zip(distinct, read.stem_words(distinct), strict=True))  # each word is stemmed once
     return [Line(i, j, text, run, [stem[word] for word in run]) for i, j, text, run in found]
 
 
@@ -160,7 +161,7 @@ def skip_repeats(hits: Sequence[Hit]) -> list[int]:
     return out
 
 
-def read_query(query: str, lines: Sequence[Line], language: Language = ENGLISH) -> Target:
+def read_query(query: str, lines: Sequence[Line], language: Language) -> Target:
     """What the query is after among these sentences; a term weighs its BM25 idf, with sentences as documents."""
     wanted = dict.fromkeys(language.query_terms(query))
     terms = {word: stem for line in lines for word, stem in zip(line.words, line.stems, strict=True) if stem in wanted}
@@ -182,7 +183,7 @@ def rank(lines: Sequence[Line], target: Target, hits: Sequence[Hit]) -> list[Pie
     best_first = sorted(range(len(lines)), key=lambda i: -scores[i])
     return [
         Piece(line.hit, line.place, line.text, scores[i], not target.terms.keys().isdisjoint(line.words))
-        for i in _put_repeats_last(best_first, lines, hits, target.language)
+        for i in _put_repeats_last(best_first, lines, hits, target.language.common - _NEGATIONS)
         for line in (lines[i],)
     ]
 
@@ -214,13 +215,12 @@ def _find_best(lines: Sequence[Line], scores: Sequence[float]) -> Iterable[int]:
 
 
 def _put_repeats_last(
-    order: Iterable[int], lines: Sequence[Line], hits: Sequence[Hit], language: Language
+    order: Iterable[int], lines: Sequence[Line], hits: Sequence[Hit], empty: frozenset[str]
 ) -> list[int]:
     """The sentences in this order, but last those that say nothing beyond one before them, of the same day and speaker.
 
-    A sentence without a telling word ("Oh, I see.") says nothing beyond any.
+    Words of `empty` tell nothing, and a sentence without others ("Here it is.") says nothing beyond any.
     """
-    empty = language.common - _NEGATIONS
     days = [f"day {day(hit.note)}" for hit in hits]
     holding: dict[str, set[int]] = {}  # word -> the sentences so far that hold it
     fresh: list[int] = []
@@ -241,9 +241,6 @@ def _have_in_common(sets: list[set[int]]) -> bool:
     """Whether something is in all of the sets."""
     first, *others = sorted(sets, key=len)
     return any(all(each in other for other in others) for each in first)
-
-
-_NEGATIONS = {"not", "no", "t"}  # of English; in other languages none is among the common words
 
 
 def _priors(hits: Sequence[Hit]) -> list[float]:

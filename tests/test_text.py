@@ -30,14 +30,13 @@ BUDGETS = st.integers(0, 300)
 PARTS = [
     "I paid 1,299.99 for it", "on 12 May 2026", "May 3, 2026", "2026-05-12", "at 10:30", "5 p.m.", "Maria Lopez",
     "Dr. J. K. Lee", 'she said "never in my life" twice', "“quite so”", "the cat", "Pixel", "and", "who, as I said,",
-    "did she pay?",
     "x" * 90, "naïve", "我昨天买了一只猫", "👩‍👩‍👧", "\u0301", "one\ntwo", "\u2028", "(see below)", '"', "I'm", "...",
 ]  # fmt: skip
 SENTENCE = st.lists(st.sampled_from(PARTS), min_size=1, max_size=9).map(" ".join)
 TEXT = st.one_of(
     st.lists(SENTENCE, min_size=1, max_size=3).map(". ".join),
     st.text(max_size=60),
-    st.sampled_from(["", "  ", "same text.", "same text.", "w" * 400]),
+    st.sampled_from(["", "  ", "same text.", "same text.", "Did she pay for the cat?", "w" * 400]),
 )
 STAMP = st.sampled_from([
     None, None, "2026-01-01", "2026-01-01", "2026-01-01T09:00", "2026-01-01T09:00+05:00", "2026-01-01T07:00Z",
@@ -169,7 +168,8 @@ def test_no_date_stands_twice_before_a_note(cluster: Cluster, budget: int) -> No
     notes = [replace(note, text=f"{day(note)} {note.text}") for note in cluster.notes]
     again = Cluster(cluster.query, tuple(replace(hit, note=n) for hit, n in zip(cluster.hits, notes, strict=True)))
     for text in (retain(again, budget, count=ESTIMATE).text, extract(again, budget, count=ESTIMATE).text):
-        assert not re.search(r"(\d{4}-\d\d-\d\d)(?: \w+:)? \1", text)
+        twice = re.search(r"(\d{4}-\d\d-\d\d)(?: \w+:)? \1", text)
+        assert not twice or any(twice.group() in note.text for note in cluster.notes)  # as somebody wrote it
 
 
 def test_a_live_note_shows_the_day_it_was_stored_unless_it_has_a_time() -> None:

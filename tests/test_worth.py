@@ -17,8 +17,12 @@ ESTIMATE = counter("estimate")
 def rank_notes(query: str, *notes: Note, scores: tuple[float, ...] = ()) -> list[Piece]:
     given_scores = scores or tuple(9.0 - i for i in range(len(notes)))
     hits = tuple(Hit(note, score, i + 1) for i, (note, score) in enumerate(zip(notes, given_scores, strict=True)))
-    lines = read_lines(Cluster(query, hits))
-    return rank(lines, read_query(query, lines), hits)
+    return rank_cluster(Cluster(query, hits))
+
+
+def rank_cluster(cluster: Cluster) -> list[Piece]:
+    lines = read_lines(cluster)
+    return rank(lines, read_query(cluster.query, lines, cluster.language), cluster.hits)
 
 
 def order(query: str, *notes: Note, scores: tuple[float, ...] = ()) -> list[str]:
@@ -103,9 +107,8 @@ def test_what_repeats_another_is_still_told_where_there_is_room() -> None:
 
 @given(clusters())
 def test_every_sentence_is_ranked_exactly_once(cluster: Cluster) -> None:
-    lines = read_lines(cluster)
-    pieces = rank(lines, read_query(cluster.query, lines), cluster.hits)
-    assert sorted((piece.hit, piece.place) for piece in pieces) == [(line.hit, line.place) for line in lines]
+    there = [(line.hit, line.place) for line in read_lines(cluster)]
+    assert sorted((piece.hit, piece.place) for piece in rank_cluster(cluster)) == there
 
 
 # - questions and numbers -
