@@ -17,6 +17,7 @@ from retcon.errors import StoreError
 from retcon.habits import Hints
 from retcon.memory import DEFAULT_PATH, Memory
 from retcon.model import Chat, Embed
+from retcon.model.embedders import Encode
 from retcon.note import Recall
 from retcon.perform import Guard
 from retcon.route import Router
@@ -32,8 +33,8 @@ class Options(TypedDict, total=False):
 
     router: Router | str | os.PathLike[str] | None
     counter: str | Callable[[str], int] | None
-    retriever: str
-    embedder: str | Embed | None
+    retriever: str | None
+    embedder: str | Embed | Encode | None
     top_k: int
     cap: int
     model: str | Chat | None

@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 
 from retcon import answer, jsonl, pack, retrieve, validate
 from retcon.deadline import UNLIMITED, TimeLimit, check_timeout
-from retcon.errors import InputError, StoreError, quote
+from retcon.errors import InputError, MissingExtraError, StoreError, quote
 from retcon.evidence import weigh
 from retcon.features import features, query_type
 from retcon.habits import Hints
 from retcon.ladder import Answer, Look, climb, finish, first_look, replace_action
-from retcon.model import Chat, Embed, chat, embedder
+from retcon.model import Chat, Embed, HashingEmbed, chat, embedder
 from retcon.model.embed import within
+from retcon.model.embedders import OFFLINE, Encode
 from retcon.note import Cluster, Decision, Hit, Note, Recall, Scope
 from retcon.operate import PROMPTS, check_actions, usable
 from retcon.perform import GUARDS, Guard, Performer
@@ -76,8 +77,8 @@ class Memory(Hints):
         *,
         router: Router | str | os.PathLike[str] | None = None,
         counter: str | Callable[[str], int] | None = None,
-        retriever: str = "bm25",
-        embedder: str | Embed | None = None,
+        retriever: str | None = None,
+        embedder: str | Embed | Encode | None = None,
         top_k: int = 20,
         cap: int = 2048,
         model: str | Chat | None = None,
@@ -96,8 +97,14 @@ class Memory(Hints):
 
         `router` decides: a Router, its JSON file or the name of one that ships; by default one learned on LongMemEval
         where there is a model, else the evidence-fit rule. `counter` counts tokens: "estimate",
-        "alphanumeric", "bpe", or any callable. `retriever` is bm25, bm25-plain, dense or hybrid; `top_k`
-        and `cap` bound the candidates (notes, tokens). `now` and `new_id` are the only sources of time and chance.
+        "alphanumeric", "bpe", or any callable. `top_k` and `cap` bound the candidates (notes, tokens). `now` and
+        `new_id` are the only sources of time and chance.
+
+        `embedder` turns text into vectors: a provider and its model ("openai:text-embedding-3-small",
+        "ollama:nomic-embed-text"), the base URL of an OpenAI-compatible endpoint, "sentence-transformers:NAME",
+        "fastembed:NAME", "model2vec:NAME", "wordllama", "hashing", a function from texts to rows, or an Embed object.
+        `retriever` is bm25, bm25-plain, dense or hybrid; if not said, hybrid where an embedder other than hashing is
+        named, else bm25.
 
         `model` writes records and reads answers: a provider and its model ("openai:gpt-4o-mini", "ollama:llama3.2"),
         the base URL of an OpenAI-compatible endpoint, the path of a .gguf file, or a Chat object; without one nothing
@@ -118,7 +125,10 @@ class Memory(Hints):
         self.router = _router(router, writes=model is not None)
         self.count: Counter = _counter(counter)
         self.embed: Embed = _embedder(embedder if embedder is not None else self.router.embedder)
-        self.retriever = retrieve.check_retriever(retriever)
+        self._owns_embed = isinstance(embedder, str)
+        self._feature_embed = self._choose_feature_embed()
+        named = embedder is not None and embedder != "hashing" and not isinstance(self.embed, HashingEmbed)
+        self.retriever = retrieve.check_retriever(retriever or ("hybrid" if named else "bm25"))
         self.top_k = validate.whole("top_k", top_k)
         self.cap = validate.whole("cap", cap, most=10_000_000)
         self.stamp, self.now, self.new_id = stamp, now, new_id
@@ -133,10 +143,23 @@ class Memory(Hints):
             store=self.store, count=self.count, chat=self.chat, focus=focus, guard=_guard(guard)
         )
 
+    def _choose_feature_embed(self) -> Embed:
+        """What the router's features are computed with: the embedder that it learned with, where that needs no network.
+
+        Never the caller's own, unless it is that very one, or nobody knows how to open the one that it learned with.
+        """
+        learned = self.router.embedder
+        if learned not in OFFLINE or (isinstance(self.embed, OFFLINE[learned]) and self.embed.name == learned):
+            return self.embed
+        try:
+            return OFFLINE[learned]()
+        except MissingExtraError:
+            return self.embed
+
     def _compare_router(self, focus: bool, quiet: Collection[str]) -> tuple[Mismatch, Mismatch]:
         """In what this memory, and then its reader, is not what its router learned on."""
         running: dict[str, Any] = {
-            "embedder": self.embed.name, "counter": self.count.name, "retriever": self.retriever,
+            "embedder": self._feature_embed.name, "counter": self.count.name, "retriever": self.retriever,
             "top_k": self.top_k, "cap": self.cap, "renderer": pack.RENDERER, "accounting": "rendered",
             "types": "guessed",
         }  # fmt: skip
@@ -344,7 +367,7 @@ class Memory(Hints):
         where = resolve(where, words)
         embed = within(self.embed, limit)
         cluster = self._cluster(validate.query(query), where, fill=fill, embed=embed)
-        decision = self._decide(cluster, budget, action, exclude, embed=embed)
+        decision = self._decide(cluster, budget, action, exclude)
         return self._recall(cluster, decision, exclude, started, limit)
 
     def _limit(self, timeout: float | None) -> TimeLimit:
@@ -371,10 +394,9 @@ class Memory(Hints):
             )
 
     def _decide(
-        self, cluster: Cluster, budget: int, action: str | None, exclude: Collection[str], *, model: bool = True,
-        embed: Embed | None = None,
-    ) -> Decision:  # fmt: skip
-        x = self._features(cluster, budget, embed or self.embed)
+        self, cluster: Cluster, budget: int, action: str | None, exclude: Collection[str], *, model: bool = True
+    ) -> Decision:
+        x = self._features(cluster, budget)
         if action is not None:
             (action,) = check_actions([action])
             free = self.router.decide(x, budget=budget)
@@ -384,14 +406,14 @@ class Memory(Hints):
             decision = self.router.decide_next(x, budget=budget, available=available, exclude=exclude, climb=model)
         return self._mismatch.mark(decision)
 
-    def _features(self, cluster: Cluster, budget: int, embed: Embed) -> NDArray[np.float64]:
+    def _features(self, cluster: Cluster, budget: int) -> NDArray[np.float64]:
         with span("retcon.features"):
             return features(
                 budget=budget,
                 costs=cluster.costs,
                 fit=pack.fit_fraction(cluster, budget, count=self.count, costs=cluster.costs),
                 sessions=[note.session for note in cluster.notes],
-                vectors=embed([note.text for note in cluster.notes]),
+                vectors=self._feature_embed([note.text for note in cluster.notes]),
                 types=query_type(cluster.query),
             )
 
@@ -512,7 +534,7 @@ class Memory(Hints):
         started, limit = time.perf_counter(), self._limit(timeout)
         embed = within(self.embed, limit)
         cluster = self._cluster(question, where, fill=fill, embed=embed)
-        decision = first_look(self._decide(cluster, budget, None, (), embed=embed), whole=safe)
+        decision = first_look(self._decide(cluster, budget, None, ()), whole=safe)
         decision = self._reader_mismatch.mark(decision)
         order = decision.order  # empty where the router has no ladder: then every action may have its turn
         return (
@@ -633,7 +655,7 @@ class Memory(Hints):
         return backup(self.store.path, path, replace=replace)
 
     def close(self, *, purge: bool = True) -> None:
-        """Close the file, and the model if the memory opened it; the memory cannot be used after.
+        """Close the file, and model and embedder if the memory opened them; the memory cannot be used after.
 
         Where a delete waits for a purge, that comes first; with `purge=False` it stays due. Expired notes stay.
         """
@@ -642,9 +664,10 @@ class Memory(Hints):
                 if self.store.count_unpurged():
                     self.purge(expired=False)
         self.store.close()
-        close = getattr(self.chat, "close", None)
-        if self._owns_chat and close is not None:
-            close()
+        for part, owned in ((self.chat, self._owns_chat), (self.embed, self._owns_embed)):
+            close = getattr(part, "close", None)
+            if owned and close is not None:
+                close()
 
     def __enter__(self) -> Self:
         return self
@@ -675,10 +698,10 @@ def _router(given: Router | str | os.PathLike[str] | None, *, writes: bool) -> R
 def _quiet(router: Router | str | os.PathLike[str] | None) -> tuple[str, ...]:
     """In what a router may differ from its memory without a warning; there is no certificate then all the same.
 
-    Those that ship were learned with an older renderer; the default serves with any model.
+    Those that ship were learned with an older renderer; the default serves with any model and any retriever.
     """
     shipped = router is None or (isinstance(router, str) and router in SHIPPED)
-    return (("renderer",) if shipped else ()) + (MODELS if router is None else ())
+    return (("renderer",) if shipped else ()) + ((*MODELS, "retriever") if router is None else ())
 
 
 def _path(path: str | os.PathLike[str]) -> str:

@@ -29,6 +29,7 @@ from retcon import deadline, rerank
 from retcon.errors import InputError, quote
 from retcon.evidence import Match, names_speaker, query_words
 from retcon.model import Embed
+from retcon.model.embed import embed_query, embed_texts
 from retcon.note import Cluster, Dropped, Evidence, Filter, Hit
 from retcon.store import Postings, Snapshot, Store, TermStats
 from retcon.where import Where
@@ -86,7 +87,9 @@ def find(
 ) -> Search:
     """What `search` gives, with how the query's words match it."""
     if embed is not None and retriever in NEEDS_VECTORS:
-        embed = _QueryVector(embed.name, embed.dim, embed([query]))  # a failing embedder is not a failing store
+        embed = _QueryVector(
+            embed.name, embed.dim, embed_query(embed, query)[None]
+        )  # a failing embedder is not a failing store
     with store.snapshot(where.scope) as snapshot:
         ranked = RETRIEVERS[check_retriever(retriever)](snapshot, query, top_k, where.only, embed)
         by_words = ranked if retriever == "bm25" else bm25(snapshot, query, top_k, where.only)
@@ -394,7 +397,7 @@ def embed_missing(store: Store, whose: Where, embed: Embed, *, batch: int = 1024
     """How many notes of the scope got the vector that they lacked."""
     done = 0
     while missing := store.find_unembedded(whose, embed.name, limit=batch):
-        vectors = embed([note.text for note in missing]).astype(np.float32)
+        vectors = embed_texts(embed, [note.text for note in missing])
         store.put_vectors(embed.name, [(note.id, row.tobytes()) for note, row in zip(missing, vectors, strict=True)])
         done += len(missing)
     return done

@@ -25,6 +25,10 @@ from retcon.tokens import check_budget
 
 EXTRAS = {  # extra -> what it brings, and the modules by which it is recognised
     "embed": ("static word vectors", ("wordllama",)),
+    "sentence-transformers": ("sentence embeddings and cross-encoders, with torch", ("sentence_transformers",)),
+    "fastembed": ("sentence embeddings and cross-encoders, with ONNX", ("fastembed",)),
+    "model2vec": ("static sentence embeddings", ("model2vec",)),
+    "index": ("an index of more than 100,000 vectors", ("usearch",)),
     "bpe": ("exact BPE token counts", ("bpe_openai",)),
     "http": ("OpenAI-compatible model endpoints", ("httpx",)),
     "local": ("local GGUF models", ("xllamacpp",)),
@@ -35,7 +39,7 @@ EXTRAS = {  # extra -> what it brings, and the modules by which it is recognised
     "otel": ("OpenTelemetry spans", ("opentelemetry",)),
     "bench": ("rivals for the benchmarks", ("rank_bm25", "bm25s", "tantivy", "psutil")),
 }
-READ = ("RETCON_DB", "RETCON_BUDGET", "RETCON_MODEL", "RETCON_MODEL_NAME", "OPENAI_BASE_URL")
+READ = ("RETCON_DB", "RETCON_BUDGET", "RETCON_MODEL", "RETCON_MODEL_NAME", "RETCON_EMBEDDER", "OPENAI_BASE_URL")
 KEYS = ("RETCON_API_KEY", "OPENAI_API_KEY")  # never shown
 _ASK = Ask(({"role": "user", "content": "Reply with the word ready."},), max_tokens=4)
 

@@ -33,7 +33,7 @@ from retcon.where import Where
 
 T = TypeVar("T")
 DB, BUDGET = DEFAULT_PATH, DEFAULT_BUDGET
-EMBEDDERS = ("hashing", "wordllama")
+EMBEDDERS = ("hashing", "wordllama", "openai:", "ollama:", "sentence-transformers:", "fastembed:", "model2vec:")
 _SPAN = re.compile(r"([0-9]{1,6})([dhm])")
 _FREE = usable(None)  # actions that need no model
 _PAID = tuple(name for name in ACTIONS if name not in _FREE)
@@ -137,7 +137,17 @@ def _one_of(name: str, *names: str) -> Any:
 
 CounterName = Annotated[str | None, _one_of("--counter", *KNOWN)]
 RetrieverName = Annotated[str | None, _one_of("--retriever", *RETRIEVERS)]
-EmbedderName = Annotated[str | None, _one_of("--embedder", *EMBEDDERS)]
+EmbedderName = Annotated[
+    str | None,
+    option(
+        "--embedder",
+        "NAME",
+        "hashing, wordllama, a provider's (openai:text-embedding-3-small), sentence-transformers:NAME, fastembed:NAME,"
+        " model2vec:NAME, or the base URL of an endpoint.",
+        envvar="RETCON_EMBEDDER",
+        autocompletion=lambda: [*EMBEDDERS],
+    ),
+]
 GuardName = Annotated[
     str | None,
     option(
