@@ -29,10 +29,10 @@ from heapq import heappop, heappush
 from itertools import chain
 
 from retcon import deadline
-from retcon.note import Cluster, Dropped, Hit, Packed, Source
+from retcon.note import MARK, Cluster, Dropped, Hit, Packed, Source
 from retcon.pack import check, one_line, retain
 from retcon.timeline import begins_like_a_head, day, moment, says_day_itself, turns
-from retcon.tokens import LOOSE, MARK, Counter, spans
+from retcon.tokens import LOOSE, Counter, spans
 from retcon.words import query_terms, sentences, stem_words, stems, words
 
 BASE = 0.4  # tuned on LongMemEval; docs/extract.md has the neighbours of these values
@@ -512,7 +512,7 @@ def _sources(hits: Sequence[Hit], pieces: Sequence[Piece], taken: Sequence[Piece
     for i in sorted(used):
         whole = len(used[i]) == len(there[i]) and all(piece.whole for piece in used[i])
         text = hits[i].text if whole else "\n".join(piece.text for piece in sorted(used[i], key=lambda p: p.place))
-        out.append(Source(hits[i].id, text, whole, hits[i].note.timestamp))
+        out.append(Source.of(hits[i], whole=whole, text=text))
     return tuple(out)
 
 

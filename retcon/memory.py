@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon import answer, jsonl, pack, retrieve, validate
+from retcon.candidates import drop_filler, gather
 from retcon.deadline import UNLIMITED, TimeLimit, check_timeout
 from retcon.errors import InputError, MissingExtraError, StoreError, quote
 from retcon.evidence import weigh
@@ -378,9 +379,8 @@ class Memory(Hints):
     def _cluster(self, query: str, where: Where, *, fill: bool = True, embed: Embed | None = None) -> Cluster:
         found = self._search(query, where, self.top_k, fill=True, embed=embed)
         evidence = weigh(found.match)
-        hits = found.hits if fill else retrieve.drop_filler(found.hits, evidence)
-        costs = pack.costs(hits, count=self.count)
-        return retrieve.cluster(query, hits, costs, cap=self.cap, evidence=evidence)
+        hits = found.hits if fill else drop_filler(found.hits, evidence)
+        return gather(query, hits, count=self.count, cap=self.cap, evidence=evidence)
 
     def _search(
         self, query: str, where: Where, top_k: int, *, fill: bool, embed: Embed | None = None

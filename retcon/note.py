@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from typing import Any
+
+Span = tuple[int, int]  # of characters: from, up to
+MARK = " ..."  # stands where words were left out
 
 RETAIN, EXTRACT = "retain", "extract"  # the actions that ship: two that need no model
 MERGE, ABSTRACT, REWRITE, HYBRID = "merge", "abstract", "rewrite", "hybrid"  # and four that do
@@ -90,6 +93,8 @@ class Hit:
     rank: int
     duplicate_of: str | None = None  # id of a better-ranked note that says the same
     place: int = field(default=0, compare=False)  # of the note in the order of insertion
+    passage: Span | None = None  # the part of a long note that it was found by
+    span: Span | None = None  # the part that is shown, where that is not all of the note
 
     @property
     def id(self) -> str:
@@ -97,13 +102,24 @@ class Hit:
 
     @property
     def text(self) -> str:
-        return self.note.text
+        """The text that is shown: the note's, or the part of it."""
+        return self.note.text if self.span is None else self.note.text[slice(*self.span)].strip()
+
+    @property
+    def shown(self) -> Note:
+        """The note with the text that is shown, marked where it was cut."""
+        if self.span is None:
+            return self.note
+        front = f"{MARK.strip()} " if self.note.text[: self.span[0]].strip() else ""
+        back = MARK if self.note.text[self.span[1] :].strip() else ""
+        return replace(self.note, text=f"{front}{self.text}{back}")
 
     def to_dict(self) -> dict[str, Any]:
         """The hit as plain JSON values; `memory` repeats the text for callers used to that name."""
         return (
-            {"id": self.id, "memory": self.text, "score": self.score, "rank": self.rank}
+            {"id": self.id, "memory": self.note.text, "score": self.score, "rank": self.rank}
             | ({"duplicate_of": self.duplicate_of} if self.duplicate_of else {})
+            | ({"passage": list(self.passage)} if self.passage else {})
             | {"note": self.note.to_dict()}
         )
 
@@ -149,7 +165,8 @@ class Cluster:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        return tuple(hit.note for hit in self.hits)
+        """The notes as an action sees them: of a long one the part that is shown."""
+        return tuple(hit.shown for hit in self.hits)
 
     @property
     def retrieved(self) -> tuple[Hit, ...]:
@@ -165,6 +182,13 @@ class Source:
     text: str
     whole: bool
     timestamp: str | None = None
+    span: Span | None = None  # of a long note: the part that the action was given
+
+    @classmethod
+    def of(cls, hit: Hit, *, whole: bool, text: str | None = None) -> Source:
+        """The note of the hit, or the part of it that is shown; `text` where less of it was used."""
+        text = hit.text if text is None else text
+        return cls(hit.id, text, whole and hit.span is None, hit.note.timestamp, hit.span)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from retcon.note import (
     ABSTRACT,
     EXTRACT,
     HYBRID,
+    MARK,
     MERGE,
     RETAIN,
     REWRITE,
@@ -34,7 +35,7 @@ from retcon.note import (
 )
 from retcon.pack import label, one_line, pack_text, retain
 from retcon.timeline import in_order, order
-from retcon.tokens import BULLETS, LOOSE, MARK, Counter, spans
+from retcon.tokens import BULLETS, LOOSE, Counter, spans
 from retcon.words import QUOTE, sentence_ends
 
 PROMPTS = "1"  # changes with every change of a prompt below: records and cached replies carry it
@@ -142,7 +143,7 @@ def _hold_to_contract(packed: Packed, cluster: Cluster, budget: int, count: Coun
     text = _mend(packed.text)
     if text and count(text) > budget:
         text = pack_text(text, budget, count)
-    sources = packed.sources or tuple(Source(n.id, n.text, False, n.timestamp) for n in cluster.notes)
+    sources = packed.sources or tuple(Source.of(hit, whole=False) for hit in cluster.hits)
     return replace(packed, text=text, tokens=count(text) if text else 0, sources=sources if text else ())
 
 
@@ -211,13 +212,14 @@ def _drop_label(line: str, note: Note) -> str:
 
 def _pack_lines(job: Job, lines: Sequence[str]) -> Packed:
     """The rewritten notes that fit, the cheapest entering first, with the raw notes as their sources."""
-    hits = [replace(hit, note=replace(hit.note, text=text)) for hit, text in zip(job.cluster.hits, lines, strict=True)]
+    hits = [
+        replace(hit, note=replace(hit.note, text=text), span=None)
+        for hit, text in zip(job.cluster.hits, lines, strict=True)
+    ]
     kept = replace(job.cluster, hits=tuple(hit for hit in hits if hit.text), costs=())
     packed = retain(kept, job.budget, count=job.count, order="cheapest")
-    raw = {note.id: note.text for note in job.notes}
-    return replace(
-        packed, sources=tuple(replace(source, text=raw[source.id], whole=False) for source in packed.sources)
-    )
+    raw = {hit.id: hit for hit in job.cluster.hits}
+    return replace(packed, sources=tuple(Source.of(raw[source.id], whole=False) for source in packed.sources))
 
 
 @register(HYBRID, about="the best notes whole, then an abstract of the rest in what remains")
@@ -249,7 +251,7 @@ def record(job: Job, instruction: str) -> Packed:
     text = pack_text(finish_reply(reply), job.budget, job.count)
     if not text:
         raise MalformedReplyError(f"the model's reply has no word that fits {job.budget} tokens")
-    sources = tuple(Source(note.id, note.text, False, note.timestamp) for note in job.notes)
+    sources = tuple(Source.of(hit, whole=False) for hit in job.cluster.hits)
     return Packed(text, job.count(text), sources, usage=sum_usage([reply]))
 
 

@@ -46,7 +46,7 @@ def one_line(text: str) -> str:
 
 def costs(hits: Sequence[Hit], *, count: Counter, accounting: Accounting = "rendered") -> list[int]:
     """Tokens of each candidate on its own, in order."""
-    return [_cost(hit.note, count, accounting) for hit in hits]
+    return [_cost(hit.shown, count, accounting) for hit in hits]
 
 
 def _cost(note: Note, count: Counter, accounting: Accounting) -> int:
@@ -187,11 +187,10 @@ class _Choice:
     def text(self, positions: Sequence[int] | None = None) -> str:
         """The notes in order of time, a line each."""
         shown = sorted(self.taken if positions is None else positions, key=self.turns.__getitem__)
-        return "\n".join(render(self.hits[i].note) for i in shown)
+        return "\n".join(render(self.hits[i].shown) for i in shown)
 
     def sources(self) -> tuple[Source, ...]:
-        notes = [self.hits[i].note for i in sorted(self.taken)]
-        return tuple(Source(note.id, note.text, whole=True, timestamp=note.timestamp) for note in notes)
+        return tuple(Source.of(self.hits[i], whole=True) for i in sorted(self.taken))
 
     def drops(self) -> tuple[Dropped, ...]:
         why = {i: ("budget", f"needs {need} tokens, {left} left") for i, (need, left) in self.refused.items()}

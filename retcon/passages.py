@@ -8,21 +8,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from retcon.note import Span
 from retcon.words import UNSPACED, sentence_ends
 
 LONG = 120  # words up to which a note is one passage
 SIZE = 60  # words from which a passage ends with its sentence
-Span = tuple[int, int]
 
-_WORD = re.compile(
-    f"[{UNSPACED}]{{1,2}}|[^\\W_{UNSPACED}]+"
-)  # two characters stand for a word where nobody writes blanks
+# Two characters stand for a word where a script writes no blanks.
+_WORD = re.compile(f"[{UNSPACED}]{{1,2}}|[^\\W_{UNSPACED}]+")
 _FEWEST_CHARACTERS = 2 * LONG  # a text of fewer cannot be long: a word and what parts it from the next take two
 
 
 def split(text: str) -> list[Span]:
     """The passages of the text, in order; a short text is one."""
-    if len(text) < _FEWEST_CHARACTERS or _count(text, 0, len(text)) <= LONG:
+    if not is_long(text):
         return [(0, len(text))]
     spans: list[Span] = []
     start = held = 0
@@ -36,6 +35,11 @@ def split(text: str) -> list[Span]:
             spans.append((start, end))
             start, held = end, 0
     return _join_rest(spans, start, len(text), held)
+
+
+def is_long(text: str) -> bool:
+    """Whether the text has more than one passage."""
+    return len(text) >= _FEWEST_CHARACTERS and _count(text, 0, len(text)) > LONG
 
 
 def _units(text: str) -> Iterator[Span]:

@@ -30,12 +30,12 @@ from retcon.errors import (
 )
 from retcon.evidence import NOTHING
 from retcon.model import Ask, Chat, Reply
-from retcon.note import RETAIN, Cluster, Decision, Dropped, Fidelity, Note, Packed, Recall, Record, Source, Usage
+from retcon.note import MARK, RETAIN, Cluster, Decision, Dropped, Fidelity, Note, Packed, Recall, Record, Source, Usage
 from retcon.operate import ACTIONS, operate, sum_usage, usable
 from retcon.pack import RENDERER
 from retcon.store import Store
 from retcon.timeline import in_order, when
-from retcon.tokens import MARK, Counter
+from retcon.tokens import Counter
 from retcon.trace import span
 
 Guard = Literal["warn", "strict"]
@@ -234,9 +234,8 @@ def _unpack_record(kept: tuple[str, str] | None, cluster: Cluster, count: Counte
     if kept is None:
         return None
     text, about = kept[0], json.loads(kept[1])
-    notes = {note.id: note for note in cluster.notes}
-    used = [(notes[each], whole) for each, whole in about["used"]]
-    sources = tuple(Source(note.id, note.text, whole, note.timestamp) for note, whole in used)
+    hits = {hit.id: hit for hit in cluster.hits}
+    sources = tuple(Source.of(hits[each], whole=whole) for each, whole in about["used"])
     return Packed(text, count(text), sources, tuple(Dropped(**drop) for drop in about["dropped"]))
 
 

@@ -1,26 +1,42 @@
-"""Candidates of a search -> the same, better ordered. What BM25 cannot see of a chat, in four small steps.
+"""Candidates of a search -> the same, better ordered. What BM25 cannot see of a chat, in a few small steps.
 
     weights      words of the question's own frame ("how many", "mention") say little; numbers say more
     speaker      where the query names one speaker, what that one said counts more
+    role         in a chat with an assistant the user's words count more, unless the query asks what "you" said
     second hop   words that the best notes add to the query ("Marek" -> "physio") lift other notes that hold them
     session      a note gains from the best note of its session: what was talked about around it
 
-All values in, values out. The constants were chosen on chats, logs and texts of several domains (`bench/finding.py`).
+All values in, values out. The settings were chosen on chats, logs and texts of several domains (`bench/finding.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retcon.words import COMMON_STEMS, stem_words, stems
+from retcon.words import COMMON_STEMS, stem_words, stems, words
 
-FRAME, NUMBER = 0.5, 1.3  # weights of words in a query, others have 1
-SPEAKER = 1.5  # what the one speaker whom the query names has said
-HOP, HOP_NOTES, HOP_TERMS = 0.2, 3, 8  # the best notes' own words: share of the best score, from so many notes, so many
-SESSION = 0.5  # of the session's best score
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How much each step counts."""
+
+    frame: float = 0.5  # weight of a frame word in the query, others have 1
+    number: float = 1.3  # weight of a number
+    speaker: float = 1.5  # times the score of what the one named speaker has said
+    role: float = 1.5  # times the score of what the user has said
+    hop: float = 0.2  # share of the best score that the best notes' own words may give
+    session: float = 0.5  # share of its session's best score that a note gains
+
+
+SHIPPED = Settings()
+HOP_NOTES, HOP_TERMS = 3, 8  # the best notes, and how many of their words count
+USERS = frozenset(("user", "human"))
+ASSISTANTS = frozenset(("assistant", "ai", "bot"))
+_TO_ASSISTANT = frozenset(("you", "your", "yours"))
 
 FRAME_STEMS = frozenset(
     stem_words(
@@ -36,22 +52,32 @@ FRAME_STEMS = frozenset(
 )
 
 
-def weigh_terms(terms: Iterable[str]) -> dict[str, float]:
+def weigh_terms(terms: Iterable[str], settings: Settings = SHIPPED) -> dict[str, float]:
     """Each term of a query with its weight."""
-    return {term: NUMBER if term[:1].isdigit() else FRAME if term in FRAME_STEMS else 1.0 for term in terms}
+    return {
+        term: settings.number if term[:1].isdigit() else settings.frame if term in FRAME_STEMS else 1.0
+        for term in terms
+    }
 
 
-def find_named(query: str, speakers: Iterable[str | None]) -> str | None:
+def lift_speaker(
+    scores: NDArray[np.float64], query: str, speakers: Sequence[str | None], settings: Settings = SHIPPED
+) -> None:
+    """Raise what the one speaker has said whom the query names, in place; and what the user has, of an assistant's."""
+    named = _find_named(query, speakers)
+    if named is not None:
+        scores[[speaker == named for speaker in speakers]] *= settings.speaker
+        return
+    roles = [(speaker or "").lower() for speaker in speakers]
+    if not ASSISTANTS.isdisjoint(roles) and _TO_ASSISTANT.isdisjoint(words(query)):
+        scores[[role in USERS for role in roles]] *= settings.role
+
+
+def _find_named(query: str, speakers: Iterable[str | None]) -> str | None:
     """The one speaker whom the query names; None where it names none, or more than one."""
     asked = set(stems(query)) - COMMON_STEMS
-    named = {speaker for speaker in speakers if speaker and not asked.isdisjoint(stems(speaker))}
+    named = {speaker for speaker in set(speakers) if speaker and not asked.isdisjoint(stems(speaker))}
     return named.pop() if len(named) == 1 else None
-
-
-def lift_speaker(scores: NDArray[np.float64], speakers: Sequence[str | None], named: str | None) -> None:
-    """Raise what the named speaker has said, in place."""
-    if named is not None:
-        scores[[speaker == named for speaker in speakers]] *= SPEAKER
 
 
 def rank_hop_terms(
@@ -67,14 +93,14 @@ def rank_hop_terms(
     return sorted(worth, key=lambda term: (-worth[term], term))[:HOP_TERMS]
 
 
-def lift_hop(scores: NDArray[np.float64], gains: NDArray[np.float64]) -> None:
+def lift_hop(scores: NDArray[np.float64], gains: NDArray[np.float64], settings: Settings = SHIPPED) -> None:
     """Raise the notes that hold words of the best ones, in place."""
     most = gains.max(initial=0.0)
     if most > 0:
-        scores += HOP * scores.max() * gains / most
+        scores += settings.hop * scores.max() * gains / most
 
 
-def lift_sessions(scores: NDArray[np.float64], sessions: Sequence[object]) -> None:
+def lift_sessions(scores: NDArray[np.float64], sessions: Sequence[object], settings: Settings = SHIPPED) -> None:
     """Raise each note by the best of its session, in place; one without a session is a session of its own."""
     best: dict[object, float] = {}
     for session, score in zip(sessions, scores.tolist(), strict=True):
@@ -82,4 +108,4 @@ def lift_sessions(scores: NDArray[np.float64], sessions: Sequence[object]) -> No
     around = [
         score if session is None else best[session] for session, score in zip(sessions, scores.tolist(), strict=True)
     ]
-    scores += SESSION * np.asarray(around)
+    scores += settings.session * np.asarray(around)

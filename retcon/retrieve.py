@@ -19,7 +19,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -30,10 +30,11 @@ from retcon.errors import InputError, quote
 from retcon.evidence import Match, names_speaker, query_words
 from retcon.model import Embed
 from retcon.model.embed import embed_query, embed_texts
-from retcon.note import Cluster, Dropped, Evidence, Filter, Hit
+from retcon.note import Filter, Hit, Note, Span
+from retcon.passages import split
 from retcon.store import Postings, Snapshot, Store, TermStats
 from retcon.where import Where
-from retcon.words import COMMON_STEMS, query_terms, stem_words, stems, term_key
+from retcon.words import COMMON_STEMS, OWN, query_terms, stem_words, stems, term_key
 
 K1, B = 1.2, 0.75
 RRF = 60  # reciprocal rank fusion's constant
@@ -55,6 +56,7 @@ class Ranked:
     slots: list[int]
     scores: list[float]
     closest: float | None = None  # cosine of the closest note, where embeddings were searched
+    passages: Mapping[int, int] = field(default_factory=dict)  # slot of a long note -> number of its best passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +100,15 @@ def find(
         if fill and len(ranked.slots) < top_k:
             ranked = _fill_up(ranked, snapshot.recent(top_k + len(ranked.slots), where.only), top_k)
         notes, places = snapshot.fetch(ranked.slots), snapshot.places(ranked.slots)
+        parts = [_passage(note, ranked.passages.get(slot, 0)) for note, slot in zip(notes, ranked.slots, strict=True)]
         heard = notes[: len(held)] if retriever == "bm25" else snapshot.fetch(by_words.slots)
         searched = snapshot.notes if notes else 0
-    found = zip(notes, ranked.scores, places, strict=True)
-    hits = (Hit(note, score, rank, place=place) for rank, (note, score, place) in enumerate(found, 1))
+    if retriever == "bm25-plain":  # the paper's notes are whole
+        parts = [None] * len(notes)
+    found = zip(notes, ranked.scores, places, parts, strict=True)
+    hits = (
+        Hit(note, score, rank, place=place, passage=part) for rank, (note, score, place, part) in enumerate(found, 1)
+    )
     match = Match(
         asked, held > 0, searched, max(ranked.scores, default=0.0),
         named=names_speaker(asked, (note.speaker for note in heard)),
@@ -110,42 +117,10 @@ def find(
     return Search(mark_duplicates(tuple(hits)), match)
 
 
-def drop_filler(hits: Sequence[Hit], evidence: Evidence) -> tuple[Hit, ...]:
-    """The hits that are about the query: none where nothing is, all where it asks for memory as a whole."""
-    if not evidence.found:
-        return ()
-    return tuple(hit for hit in hits if hit.score > 0 or not evidence.words)
-
-
-def cluster(
-    query: str, hits: Sequence[Hit], costs: Sequence[int], *, cap: int = 2048, evidence: Evidence | None = None
-) -> Cluster:
-    """The hits that fit under the candidate cap, taken greedily in rank order.
-
-    A best hit that is larger than the whole cap stays, and leaves half of the cap to the others: Extract can use a part
-    of it. A note that only fills up has no such right, unless there is nothing else.
-    """
-    kept: list[tuple[Hit, int]] = []
-    over: list[tuple[Hit, Dropped]] = []
-    used = 0
-    alone = all(cost > cap for cost in costs)
-    for hit, cost in zip(hits, costs, strict=True):
-        deadline.check()
-        large = cost > cap and hit is hits[0] and (hit.score > 0 or alone)
-        if large or used + cost <= cap:
-            kept.append((hit, cost))
-            used += cap // 2 if large else cost
-        else:
-            reason = f"needs {cost} tokens, {max(cap - used, 0)} left under the candidate cap of {cap}"
-            over.append((hit, Dropped(hit.id, "cap", reason, cost)))
-    return Cluster(
-        query,
-        hits=tuple(hit for hit, _ in kept),
-        dropped=tuple(drop for _, drop in over),
-        costs=tuple(cost for _, cost in kept),
-        over_cap=tuple(hit for hit, _ in over),
-        evidence=evidence,
-    )
+def _passage(note: Note, number: int) -> Span | None:
+    """That passage of a long note; None where the note is short."""
+    spans = split(note.text)
+    return spans[number] if len(spans) > 1 else None
 
 
 # -- bm25 ------------------------------------------------------------------------------------------------------------
@@ -156,31 +131,72 @@ def idf(notes: int, df: int) -> float:
     return math.log(1 + (notes - df + 0.5) / (df + 0.5))
 
 
-def bm25(snapshot: Snapshot, query: str, top_k: int, only: Filter, _: Embed | None = None) -> Ranked:
-    """The top k by BM25 over the store's index, the best of them ordered anew."""
-    weights = rerank.weigh_terms(query_terms(query))
-    return _reorder(snapshot, query, weights, best(snapshot, weights, max(top_k, DEPTH), only), top_k)
+def bm25(
+    snapshot: Snapshot,
+    query: str,
+    top_k: int,
+    only: Filter,
+    _: Embed | None = None,
+    settings: rerank.Settings = rerank.SHIPPED,
+) -> Ranked:
+    """The top k by BM25 over the store's index, long notes by their best passage, the best of them ordered anew."""
+    weights = rerank.weigh_terms(query_terms(query), settings)
+    found = score_passages(snapshot, weights, best(snapshot, weights, max(top_k, DEPTH), only))
+    return reorder(snapshot, query, weights, found, top_k, settings)
 
 
-def _reorder(snapshot: Snapshot, query: str, weights: Mapping[str, float], found: Ranked, top_k: int) -> Ranked:
-    """The top k of what was found, by what stands around a note too (`rerank`)."""
-    if len(found.slots) < 2:
+def score_passages(snapshot: Snapshot, weights: Mapping[str, float], found: Ranked) -> Ranked:
+    """What was found with each long note's score that of its best passage."""
+    keys = {term_key(term): weight for term, weight in weights.items()}
+    held = snapshot.passages(np.asarray(found.slots, np.int64), list(keys))
+    if not len(held.rows):
         return found
+    stats = snapshot.terms(list(keys))
+    scorer, each = _Scorer(snapshot, stats, keys), np.zeros(len(held.rows))
+    for column, key in enumerate(keys):
+        if key in stats:
+            each += scorer.gain(key, OWN * held.counts[:, column], OWN * held.lengths)
+    scores, chosen = np.asarray(found.scores), {}
+    for row in np.unique(held.rows).tolist():
+        of_note = each[held.rows == row]
+        chosen[found.slots[row]] = int(of_note.argmax())
+        scores[row] = max(of_note.max(), SLACK)  # what was found stays found
+    return replace(found, scores=scores.tolist(), passages=chosen)
+
+
+def reorder(
+    snapshot: Snapshot,
+    query: str,
+    weights: Mapping[str, float],
+    found: Ranked,
+    top_k: int,
+    settings: rerank.Settings = rerank.SHIPPED,
+) -> Ranked:
+    """The top k of what was found, by what stands around a note too (`rerank`)."""
     slots, scores = np.asarray(found.slots, np.int64), np.asarray(found.scores)
-    facts = snapshot.facts(found.slots)
-    speakers = [fact.speaker for fact in facts]
-    rerank.lift_speaker(scores, speakers, rerank.find_named(query, speakers))
-    rerank.lift_hop(scores, _hop_gains(snapshot, weights, slots, scores))
-    rerank.lift_sessions(scores, [fact.session for fact in facts])
-    return _top(slots, scores, top_k)
+    if len(slots) > 1:
+        facts = snapshot.facts(found.slots)
+        rerank.lift_speaker(scores, query, [fact.speaker for fact in facts], settings)
+        rerank.lift_hop(scores, _hop_gains(snapshot, weights, slots, scores, found.passages), settings)
+        rerank.lift_sessions(scores, [fact.session for fact in facts], settings)
+    return replace(_top(slots, scores, top_k), closest=found.closest, passages=found.passages)
 
 
 def _hop_gains(
-    snapshot: Snapshot, weights: Mapping[str, float], slots: NDArray[np.int64], scores: NDArray[np.float64]
+    snapshot: Snapshot,
+    weights: Mapping[str, float],
+    slots: NDArray[np.int64],
+    scores: NDArray[np.float64],
+    passages: Mapping[int, int],
 ) -> NDArray[np.float64]:
     """What the words that the best notes add to the query give each candidate."""
     first = np.argsort(-scores, kind="stable")[: rerank.HOP_NOTES]
-    texts = [stems(note.text) for note in snapshot.fetch(slots[first].tolist())]
+    best = slots[first].tolist()
+    parts = [
+        (note.text, _passage(note, passages.get(slot, 0)))
+        for slot, note in zip(best, snapshot.fetch(best), strict=True)
+    ]
+    texts = [stems(text if part is None else text[slice(*part)]) for text, part in parts]
     keys = {term: term_key(term) for terms in texts for term in terms}
     stats = snapshot.terms(list(keys.values()))
     idfs = {term: idf(snapshot.notes, stats[key].df) for term, key in keys.items() if key in stats}

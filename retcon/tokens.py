@@ -27,6 +27,7 @@ from typing import Protocol
 
 from retcon import deadline
 from retcon.errors import InputError, MissingExtraError, RetconError, message_of, quote
+from retcon.note import MARK
 from retcon.words import CAPITALS, MONTHS, QUOTE, sentence_ends
 
 MOST = 10_000_000  # tokens; a larger budget is a mistake
@@ -313,7 +314,6 @@ _WHOLE = (
     rf"(?<!\w)(?:(?=[{CAPITALS}])(?<!['’-]){_NAME}(?:{_LINK}{{0,2}}{_GAP}{_NAME}){{1,5}}|(?=[hHfFw]){_URL}"
     rf"|(?![e-ik-lp-rt-z])(?:{_DATE})|(?![a-z])(?:{_HAN_DATE}|{_KEYED}|{_NUMBER})|{_FIGURES})|{QUOTE.pattern}|{_HAN_DATE}"
 )
-MARK = " ..."  # stands where words were left out
 LOOSE = ",;:(-–— "  # signs that never stand beside a mark
 BULLETS = "*•\n\r\t"  # nor these, at the end
 

@@ -16,9 +16,9 @@ from test_pack import COUNTERS, NAME, STAMP, TEXT, accounted, cluster_of, cluste
 
 from retcon.errors import InputError
 from retcon.extract import extract
-from retcon.note import Cluster, Hit, Note, Packed, Source
+from retcon.note import MARK, Cluster, Hit, Note, Packed, Source
 from retcon.pack import retain
-from retcon.tokens import MARK, Counter, counter
+from retcon.tokens import Counter, counter
 from retcon.words import sentences
 
 ESTIMATE = counter("estimate")

@@ -33,6 +33,7 @@ import pytest
 
 import retcon
 from retcon import answer, extract, features, operate, pack, retrieve, timeline, tokens, validate, words
+from retcon.candidates import gather
 from retcon.errors import InputError, MissingExtraError
 from retcon.fidelity import check
 from retcon.lab import judge
@@ -394,7 +395,7 @@ def mark_cluster(given: Cluster) -> Cluster:
 
 
 def build_cluster(given: Cluster) -> None:
-    retrieve.cluster(given.query, given.hits, pack.costs(given.hits, count=ESTIMATE), cap=8 * len(given.hits))
+    gather(given.query, given.hits, count=ESTIMATE, cap=8 * len(given.hits))
 
 
 def check_half(given: Cluster) -> None:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retcon.errors import InputError
-from retcon.note import Cluster, Hit, Note, Packed
+from retcon.note import MARK, Cluster, Hit, Note, Packed
 from retcon.pack import costs, fit_fraction, pack_text, render, retain
-from retcon.tokens import MARK, Counter, counter
+from retcon.tokens import Counter, counter
 
 ODD = {
     "characters": len,

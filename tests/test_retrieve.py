@@ -84,8 +84,8 @@ def test_skipping_work_never_changes_the_top_k(texts: list[str], query: list[str
     memory = Memory(":memory:")
     memory.add(texts)
     with memory.store.snapshot(Scope()) as snapshot:
-        found = best(snapshot, stems(" ".join(query)), k)
-        everything = best(snapshot, stems(" ".join(query)), len(texts) + 1)
+        terms = dict.fromkeys(stems(" ".join(query)), 1.0)
+        found, everything = best(snapshot, terms, k), best(snapshot, terms, len(texts) + 1)
     assert found.slots == everything.slots[:k]
     assert found.scores == everything.scores[:k]
     memory.close()
@@ -278,20 +278,6 @@ def test_recall_tops_up_with_newest_notes_and_search_does_not() -> None:
         memory.add("It rained.", id="new")
         assert memory.search("zebra") == []
         assert [source.id for source in memory.recall("zebra", 64).sources] == ["new", "old"]
-
-
-def test_the_candidate_cap_drops_in_rank_order_but_never_the_best() -> None:
-    hits = [Hit(Note(id=str(i), text="x"), 1.0, i + 1) for i in range(4)]
-    cluster = retrieve.cluster("q", hits, [3000, 500, 1600, 400], cap=2048)
-    assert [hit.id for hit in cluster.hits] == ["0", "1", "3"]  # the large one leaves half of the cap to the others
-    assert retrieve.cluster("q", hits, [3000] * 4, cap=2048).costs == (3000,)
-    filler = [Hit(Note(id=str(i), text="x"), 0.0, i + 1) for i in range(2)]
-    assert [hit.id for hit in retrieve.cluster("q", filler, [3000, 20], cap=2048).hits] == ["1"]
-    cluster = retrieve.cluster("q", hits, [500, 1600, 1500, 40], cap=2048)
-    assert [hit.id for hit in cluster.hits] == ["0", "2", "3"]
-    assert cluster.costs == (500, 1500, 40)
-    assert [(drop.id, drop.code) for drop in cluster.dropped] == [("1", "cap")]
-    assert cluster.dropped[0].reason == "needs 1600 tokens, 1548 left under the candidate cap of 2048"
 
 
 def test_hybrid_is_reciprocal_rank_fusion_of_both_lists() -> None:

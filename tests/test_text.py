@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from retcon import Memory
 from retcon.extract import FLOOR, extract
-from retcon.note import Cluster, Hit, Note
+from retcon.note import MARK, Cluster, Hit, Note
 from retcon.pack import fit_fraction, pack_text, render, retain
 from retcon.retrieve import search
 from retcon.store.sqlite import SqliteStore
 from retcon.timeline import begins_with_day, day, in_order, moment
-from retcon.tokens import MARK, Counter, counter, cut, spans
+from retcon.tokens import Counter, counter, cut, spans
 from retcon.where import Where
 from retcon.words import sentence_ends, words
 

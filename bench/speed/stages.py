@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from bench.speed.corpus import Corpus, corpus, indexed_texts
 from bench.speed.rivals import Bm25s, Fts5, RankBm25, Rival, Tantivy, TantivyAlone
 from retcon import Memory, Scope, pack
+from retcon.candidates import gather
 from retcon.features import features, query_type
 from retcon.note import Note
 from retcon.operate import ACTIONS, operate
-from retcon.retrieve import K1, B, best, cluster
+from retcon.retrieve import K1, B, best
 from retcon.store import Snapshot
 from retcon.store.sqlite import SqliteStore
 from retcon.words import index_counts, query_terms, spoken_date, stems, term_key
@@ -138,7 +139,7 @@ def _ask(rival: Rival, query: str) -> Sequence[Any]:
 
 def _retrieve(target: SqliteStore, terms: Sequence[str]) -> list[int]:
     with target.snapshot(Scope("u")) as snapshot:
-        return best(snapshot, terms, TOP).slots
+        return best(snapshot, dict.fromkeys(terms, 1.0), TOP).slots
 
 
 def _in_turn(systems: dict[str, Callable[[str], Any]], queries: Sequence[str]) -> Times:
@@ -168,7 +169,7 @@ def _agreement(target: SqliteStore, notes: Sequence[Note], queries: Sequence[str
         terms = list(dict.fromkeys(stems(query)))
         with target.snapshot(Scope("u")) as snapshot:
             scores = scan(terms) if scan else _posting_scan(snapshot, terms)
-            found = best(snapshot, terms, TOP).slots
+            found = best(snapshot, dict.fromkeys(terms, 1.0), TOP).slots
         wanted = min(TOP, int((scores > 0).sum()))
         last = np.sort(scores)[-wanted] if wanted else 0.0
         right = sum(scores[slot] > last - 1e-6 for slot in set(found))
@@ -247,8 +248,7 @@ def recall(path: str, queries: Sequence[str]) -> dict[str, Any]:
 def _parts(memory: Memory, query: str) -> dict[str, Timing]:
     """Seconds of each step that recall takes after its search."""
     hits = memory.search(query, user_id="u")
-    costs, counted = _clock(lambda: pack.costs(hits, count=memory.count))
-    found = cluster(query, hits, costs, cap=memory.cap)
+    found, counted = _clock(lambda: gather(query, hits, count=memory.count, cap=memory.cap))
     vectors, embedded = _clock(lambda: memory.embed([note.text for note in found.notes]))
     x, described = _clock(
         lambda: features(

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon import pack, retrieve
+from retcon.candidates import gather
 from retcon.errors import InputError
 from retcon.features import TYPES, features, query_type
 from retcon.lab.data.question import BenchmarkQuestion
@@ -170,8 +171,7 @@ def _search(store: SqliteStore, question: BenchmarkQuestion, protocol: Protocol)
         store, question.text, Where(), top_k=protocol.top_k, retriever=protocol.retriever, embed=protocol.embed,
         fill=protocol.name == "product",
     )  # fmt: skip
-    costs = pack.costs(hits, count=protocol.count, accounting=protocol.accounting)
-    return retrieve.cluster(question.text, hits, costs, cap=protocol.cap)
+    return gather(question.text, hits, count=protocol.count, cap=protocol.cap, accounting=protocol.accounting)
 
 
 def _with_costs(cluster: Cluster, protocol: Protocol) -> Cluster:

@@ -51,6 +51,15 @@ class Forward:
 
 
 @dataclass(frozen=True, slots=True)
+class Passages:
+    """Counts of the asked-for terms in the passages of the long ones among the asked-for notes."""
+
+    rows: NDArray[np.int64]  # of each passage: which of the notes it is of
+    counts: NDArray[np.uint16]  # [passage, term]
+    lengths: NDArray[np.uint16]
+
+
+@dataclass(frozen=True, slots=True)
 class Deleted:
     """What a delete removed. No call gives its words any more; `purged` says whether they have left the files too."""
 
@@ -98,6 +107,7 @@ class Snapshot(Protocol):
     def terms(self, keys: Sequence[int]) -> Mapping[int, TermStats]: ...
     def postings(self, key: int) -> Postings: ...
     def forward(self, slots: NDArray[np.int64], keys: Sequence[int]) -> Forward: ...
+    def passages(self, slots: NDArray[np.int64], keys: Sequence[int]) -> Passages: ...
     def mask(self, only: Filter) -> NDArray[np.bool_] | None: ...
     def fetch(self, slots: Sequence[int]) -> list[Note]: ...
     def places(self, slots: Sequence[int]) -> list[int]: ...
@@ -147,6 +157,7 @@ __all__ = [
     "Forward",
     "Kept",
     "Order",
+    "Passages",
     "Postings",
     "Progress",
     "ReplyStats",

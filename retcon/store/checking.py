@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import islice, zip_longest
@@ -28,8 +28,8 @@ from retcon.store import postings
 from retcon.store.checksum import checksum, total
 from retcon.store.connections import TIMEOUT, connect, schema_problems, translate_errors
 from retcon.store.migrations import read_schema, schema
-from retcon.store.rows import DERIVED, NOTE_AND_BEFORE, SLOT, SUMMED, is_damaged, read_note
-from retcon.store.writing import FLUSH, make_doc, term_keys
+from retcon.store.reindexing import batches, docs_of, rebuild_index
+from retcon.store.rows import DERIVED, SUMMED, is_damaged
 
 SHOWN = 20  # problems of one kind that are named
 _BATCH = 1000  # notes whose index entries are compared at once
@@ -85,7 +85,7 @@ def repair(connection: sqlite3.Connection, path: str) -> Check:
     try:
         _repair_schema(connection)
         _drop_damaged(connection)
-        _rebuild_index(connection)
+        rebuild_index(connection)
         _count_again(connection)
         connection.execute("COMMIT")
     except BaseException:
@@ -190,8 +190,10 @@ def _index(connection: sqlite3.Connection) -> Iterator[str]:
 
 def _index_of(connection: sqlite3.Connection, scope: int) -> Iterator[str]:
     """Whether the forward side is what the notes give, and the postings hold just what the forward side does."""
-    stored = connection.execute("SELECT slot, note, length, terms FROM doc WHERE scope = ? ORDER BY slot", (scope,))
-    made = (row[1:] for docs in _batches(_docs(connection, scope)) for row in postings.rows(scope, docs))
+    stored = connection.execute(
+        "SELECT slot, note, length, terms, passages FROM doc WHERE scope = ? ORDER BY slot", (scope,)
+    )
+    made = (row[1:] for docs in batches(docs_of(connection, scope), _BATCH) for row in postings.rows(scope, docs))
     for expected, found in zip_longest(made, stored):
         if expected != found:
             slot = min(row[0] for row in (expected, found) if row is not None)
@@ -199,26 +201,6 @@ def _index_of(connection: sqlite3.Connection, scope: int) -> Iterator[str]:
             break
     if _forward_print(connection, scope) != _posting_print(connection, scope):
         yield f"the postings of scope {scope} do not hold what its notes hold"
-
-
-def _docs(connection: sqlite3.Connection, scope: int, *, skip_damaged: bool = False) -> Iterator[postings.Doc]:
-    """The current notes of the scope as the index should see them."""
-    query = NOTE_AND_BEFORE + "WHERE note.scope = ? AND newer.seq IS NULL ORDER BY note.slot"
-    for row in connection.execute(query, (scope,)):
-        try:
-            note = read_note(row[:-1])
-        except sqlite3.DatabaseError:
-            if skip_damaged:
-                continue
-            raise
-        context = row[-1] if isinstance(row[-1], str) else ""
-        yield make_doc(row[0], row[SLOT], note, term_keys(note.text), term_keys(context))
-
-
-def _batches(docs: Iterable[postings.Doc], size: int = _BATCH) -> Iterator[list[postings.Doc]]:
-    waiting = iter(docs)
-    while batch := list(islice(waiting, size)):
-        yield batch
 
 
 def _forward_print(connection: sqlite3.Connection, scope: int) -> int:
@@ -334,17 +316,6 @@ def _drop_damaged(connection: sqlite3.Connection) -> None:
     connection.execute(
         "UPDATE reply_tally SET (entries, bytes) = (SELECT count(*), coalesce(sum(bytes), 0) FROM reply)"
     )
-
-
-def _rebuild_index(connection: sqlite3.Connection) -> None:
-    """The index made from the notes; vectors are made again when they are next needed."""
-    for table in ("posting", "block", "doc", "vector"):
-        connection.execute(f"DELETE FROM {table}")
-    connection.execute("UPDATE scope SET notes = 0, length = 0")
-    ids = [row[0] for row in connection.execute("SELECT id FROM scope")]
-    for scope in ids:
-        for docs in _batches(_docs(connection, scope, skip_damaged=True), FLUSH):
-            postings.insert(connection, scope, docs, newest=True)
 
 
 def _count_again(connection: sqlite3.Connection) -> None:

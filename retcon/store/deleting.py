@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from retcon.errors import NotFoundError
 from retcon.store import postings, seal
 from retcon.store.rows import NOTE, SLOT, VERSIONS, read_note
-from retcon.store.writing import make_doc, term_keys
+from retcon.store.writing import context_keys, make_doc
 
 
 def delete(connection: sqlite3.Connection, note_ids: Sequence[str]) -> tuple[int, int]:
@@ -86,7 +86,7 @@ def _reindex(connection: sqlite3.Connection, seqs: set[int]) -> None:
         scope, context = connection.execute(place, (seq,)).fetchone()
         stale.setdefault(scope, []).append(slot)
         if note.superseded_by is None:
-            doc = make_doc(seq, slot, note, term_keys(note.text), term_keys(context or ""))
+            doc = make_doc(seq, slot, note, context_keys(context or ""))
             docs.setdefault(scope, []).append(doc)
     for scope, slots in stale.items():
         postings.remove(connection, scope, slots)

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from retcon.errors import SchemaError, StoreError
 from retcon.store.checksum import checksum, total
+from retcon.store.reindexing import rebuild_index
 from retcon.store.rows import DERIVED
 
 APPLICATION_ID = 0x7265746E  # "retn" in the file header tells our files from other people's
@@ -196,7 +197,13 @@ CREATE TRIGGER note_is_immutable BEFORE UPDATE OF
 BEGIN SELECT RAISE(ABORT, 'a raw note cannot be changed: supersede it'); END;
 """
 
-STEPS: tuple[Step, ...] = (Step(_V1), Step(_V2), Step(_V3, _seal_all), Step(_V4))
+# 5: long notes are indexed by passages too, and neither borrow words from the turn before nor lend them to the next.
+_V5 = """
+ALTER TABLE doc ADD COLUMN passages BLOB;  -- of a long note: how many, their lengths, and 32 bits of each term's key
+"""
+
+
+STEPS: tuple[Step, ...] = (Step(_V1), Step(_V2), Step(_V3, _seal_all), Step(_V4), Step(_V5, rebuild_index))
 
 
 def migrate(connection: sqlite3.Connection) -> None:

@@ -37,6 +37,7 @@ class Doc(NamedTuple):
     note: int  # its seq
     slot: int
     parts: Sequence[tuple[int, Sequence[int]]]  # weight, keys of the terms that have it, repeated as they occur
+    passages: Sequence[Sequence[int]] = ()  # of a long note: keys of the terms of each
 
     @property
     def length(self) -> int:
@@ -49,7 +50,7 @@ def insert(connection: sqlite3.Connection, scope: int, docs: Sequence[Doc], *, n
         return
     docs = sorted(docs, key=lambda doc: doc.slot)
     terms = _count_terms(docs)
-    connection.executemany("INSERT INTO doc VALUES (?, ?, ?, ?, ?)", _doc_rows(scope, docs, terms))
+    connection.executemany("INSERT INTO doc VALUES (?, ?, ?, ?, ?, ?)", _doc_rows(scope, docs, terms))
     lengths = [doc.length for doc in docs]
     _resize(connection, scope, len(docs), sum(lengths))
     groups = _by_term(terms, [doc.slot for doc in docs], lengths)
@@ -59,7 +60,7 @@ def insert(connection: sqlite3.Connection, scope: int, docs: Sequence[Doc], *, n
     connection.executemany("INSERT OR REPLACE INTO posting VALUES (?, ?, ?, ?, ?, ?)", list(rows))
 
 
-def rows(scope: int, docs: Sequence[Doc]) -> Iterator[tuple[int, int, int, int, bytes]]:
+def rows(scope: int, docs: Sequence[Doc]) -> Iterator[tuple[int, int, int, int, bytes, bytes | None]]:
     """The rows of the forward side that these docs, whose slots ascend, give."""
     return _doc_rows(scope, docs, _count_terms(docs))
 
@@ -178,12 +179,35 @@ def _starts(*columns: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.flatnonzero(new)
 
 
-def _doc_rows(scope: int, docs: Sequence[Doc], terms: _Terms) -> Iterator[tuple[int, int, int, int, bytes]]:
+def _doc_rows(
+    scope: int, docs: Sequence[Doc], terms: _Terms
+) -> Iterator[tuple[int, int, int, int, bytes, bytes | None]]:
     entries = np.empty(len(terms.keys), ENTRY)
     entries["key"], entries["count"] = terms.keys, terms.counts
     data, ends = entries.tobytes(), (np.cumsum(terms.sizes) * ENTRY.itemsize).tolist()
     for doc, start, end in zip(docs, [0, *ends], ends, strict=False):
-        yield scope, doc.slot, doc.note, doc.length, data[start:end]
+        yield scope, doc.slot, doc.note, doc.length, data[start:end], _encode_passages(doc.passages)
+
+
+def _encode_passages(passages: Sequence[Sequence[int]]) -> bytes | None:
+    """How many there are, how long each is, and the terms of one after the other."""
+    if not passages:
+        return None
+    head = [len(passages), *map(len, passages)]
+    keys = np.fromiter(chain.from_iterable(passages), np.int64)
+    return np.array(head, "<u4").tobytes() + shorten(keys).tobytes()
+
+
+def decode_passages(data: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """Lengths of the passages, and the terms of one after the other."""
+    numbers = np.frombuffer(data, "<u4")
+    start = 1 + int(numbers[0])
+    return numbers[1:start], numbers[start:]
+
+
+def shorten(keys: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """The keys as they are kept of passages: 32 bits tell the few terms of a query apart."""
+    return (keys & 0xFFFFFFFF).astype("<u4")
 
 
 class _Group(NamedTuple):

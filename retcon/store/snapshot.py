@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon.note import Filter, Note, Scope
-from retcon.store import Fact, Forward, Postings, TermStats, postings
+from retcon.store import Fact, Forward, Passages, Postings, TermStats, postings
 from retcon.store.rows import NOTE, SLOT, check_of, conditions, facts, read_note
 
 _IN = "IN (SELECT value FROM json_each(?))"
@@ -63,6 +63,19 @@ class SqliteSnapshot:
             at = np.flatnonzero(entry_keys == key)
             counts[row[at], column] = entries["count"][at]
         return Forward(counts, np.fromiter((length for length, _ in found), np.uint16, len(found)))
+
+    def passages(self, slots: NDArray[np.int64], keys: Sequence[int]) -> Passages:
+        """How often each passage of the long ones among the notes holds each of the terms, and how long it is."""
+        place = {slot: row for row, slot in enumerate(slots.tolist())}
+        found = [(place[slot], *postings.decode_passages(data)) for slot, data in self._passage_rows(slots)]
+        sizes = np.concatenate([part[1] for part in found]) if found else np.empty(0, "<u4")
+        rows = np.repeat(np.array([part[0] for part in found], np.int64), [len(part[1]) for part in found])
+        terms = np.concatenate([part[2] for part in found]) if found else np.empty(0, "<u4")
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        counts = np.zeros((len(sizes), len(keys)), np.uint16)
+        for column, key in enumerate(postings.shorten(np.array(keys, np.int64)).tolist()):
+            counts[:, column] = np.bincount(owner[terms == key], minlength=len(sizes))
+        return Passages(rows, counts, sizes.astype(np.uint16))
 
     def mask(self, only: Filter) -> NDArray[np.bool_] | None:
         """Which slots pass the filter; None where all do."""
@@ -165,6 +178,12 @@ class SqliteSnapshot:
         for scope, local in self._by_scope(slots):
             for slot, length, terms in self._connection.execute(query, (scope, json.dumps(local))):
                 yield self._start[scope] + slot, length, terms
+
+    def _passage_rows(self, slots: NDArray[np.int64]) -> Iterator[tuple[int, bytes]]:
+        query = f"SELECT slot, passages FROM doc WHERE scope = ? AND slot {_IN} AND passages IS NOT NULL"
+        for scope, local in self._by_scope(slots):
+            for slot, data in self._connection.execute(query, (scope, json.dumps(local))):
+                yield self._start[scope] + slot, data
 
     def _by_scope(self, slots: NDArray[np.int64]) -> Iterator[tuple[int, list[int]]]:
         """The slots as (scope, slots within that scope)."""

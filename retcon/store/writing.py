@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from retcon.errors import ConflictError, InputError, NotFoundError
 from retcon.note import Note
+from retcon.passages import is_long, split
 from retcon.store import postings, seal
 from retcon.store.rows import NOTE, read_note, sum_note, time_of
 from retcon.words import CONTEXT, OWN, spoken_date, stem_words, term_key, words
@@ -39,7 +40,7 @@ class _Turn:
 
     id: str | None
     seq: int | None
-    keys: Sequence[int]  # terms of its text, in order
+    keys: Sequence[int]  # terms that it lends to the turn after it
 
 
 _NO_TURN = _Turn(None, None, ())
@@ -76,9 +77,8 @@ class Writer:
         last = (int(note.live), note.expires_at)
         self.sums.append(sum_note((*name, *scope.ids, *rest, before.id, note.supersedes, *last)))
         self.connection.execute(_INSERT, (*name, *rest, *last, before.seq, older, scope.id, self.sums[-1]))
-        keys = term_keys(note.text)
-        self.last[scope.id, note.session] = _Turn(note.id, seq, keys)
-        scope.pending[slot] = make_doc(seq, slot, note, keys, before.keys)
+        scope.pending[slot] = doc = make_doc(seq, slot, note, before.keys)
+        self.last[scope.id, note.session] = _Turn(note.id, seq, () if doc.passages else doc.parts[0][1])
         self.waiting += 1
         if self.waiting >= FLUSH:
             self.flush()
@@ -125,7 +125,7 @@ class Writer:
         else:
             query = "SELECT id, seq, text FROM note WHERE scope = ? AND session = ? ORDER BY seq DESC LIMIT 1"
             found = self.connection.execute(query, (scope.id, note.session)).fetchone()
-        return _Turn(found[0], found[1], term_keys(found[2])) if found else _NO_TURN
+        return _Turn(found[0], found[1], context_keys(found[2])) if found else _NO_TURN
 
     def _take_out_superseded(self, scope: _OpenScope, note: Note) -> int | None:
         """Seq of the note that this one corrects, taken out of the index."""
@@ -169,10 +169,22 @@ def term_keys(text: str) -> list[int]:
     return list(map(_key_of, words(text)))
 
 
-def make_doc(seq: int, slot: int, note: Note, keys: Sequence[int], context: Sequence[int]) -> postings.Doc:
-    """The note as the index sees it: found by its words, speaker and date, and by the turn before it."""
+def context_keys(text: str) -> Sequence[int]:
+    """Keys of the terms that a turn lends to the one after it: a long turn is about too much to lend any."""
+    return () if is_long(text) else term_keys(text)
+
+
+def make_doc(seq: int, slot: int, note: Note, context: Sequence[int]) -> postings.Doc:
+    """The note as the index sees it: found by its words, speaker and date, and by the turn before it.
+
+    A long note borrows nothing from the turn before it, and its passages are kept too: its best one counts.
+    """
     label = _label_keys(note.speaker, note.timestamp)
-    return postings.Doc(seq, slot, ((OWN, keys), (OWN, label), (CONTEXT, context)))
+    spans = split(note.text)
+    if len(spans) == 1:
+        return postings.Doc(seq, slot, ((OWN, term_keys(note.text)), (OWN, label), (CONTEXT, context)))
+    passages = [[*term_keys(note.text[start:stop]), *label] for start, stop in spans]
+    return postings.Doc(seq, slot, ((OWN, term_keys(note.text)), (OWN, label)), passages)
 
 
 @lru_cache(maxsize=1 << 12)

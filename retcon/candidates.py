@@ -1,0 +1,103 @@
+"""Hits, candidate cap -> Cluster: the notes that an action works on, a long one as the part of it that matters.
+
+A long note enters as the passage that it was found by, so that a cap of 2,048 tokens holds twenty candidates whatever
+their length. What room is left goes to the passages around it, best note first, a ring of neighbours at a time, until
+the cap is full or every note is whole. The note itself stays as it is: `Hit.span` says which part of it is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from retcon import deadline
+from retcon.note import Cluster, Dropped, Evidence, Hit, Span
+from retcon.pack import Accounting, costs
+from retcon.passages import split
+from retcon.tokens import Counter
+
+
+def gather(
+    query: str,
+    hits: Sequence[Hit],
+    *,
+    count: Counter,
+    cap: int = 2048,
+    accounting: Accounting = "rendered",
+    evidence: Evidence | None = None,
+) -> Cluster:
+    """The hits that fit under the candidate cap, taken greedily in rank order, each as large as there is room.
+
+    A best hit that is larger than the whole cap stays, and leaves half of the cap to the others: Extract can use a part
+    of it. A note that only fills up has no such right, unless there is nothing else.
+    """
+    parts = [replace(hit, span=hit.passage) for hit in hits]
+    table = _Table(parts, costs(parts, count=count, accounting=accounting), cap)
+    table.widen(count, accounting)
+    return Cluster(
+        query,
+        hits=tuple(table.hits[i] for i in table.kept),
+        dropped=tuple(table.drops()),
+        costs=tuple(table.costs[i] for i in table.kept),
+        over_cap=tuple(hits[i] for i in table.over),
+        evidence=evidence,
+    )
+
+
+def drop_filler(hits: Sequence[Hit], evidence: Evidence) -> tuple[Hit, ...]:
+    """The hits that are about the query: none where nothing is, all where it asks for memory as a whole."""
+    if not evidence.found:
+        return ()
+    return tuple(hit for hit in hits if hit.score > 0 or not evidence.words)
+
+
+class _Table:
+    """The candidates with their costs; those that fit are kept."""
+
+    def __init__(self, hits: list[Hit], costs: list[int], cap: int) -> None:
+        self.hits, self.costs, self.cap = hits, costs, cap
+        self.kept: list[int] = []
+        self.over: dict[int, int] = {}  # with what was left when it came
+        used = 0
+        alone = all(cost > cap for cost in costs)
+        for i, (hit, cost) in enumerate(zip(hits, costs, strict=True)):
+            deadline.check()
+            large = cost > cap and i == 0 and (hit.score > 0 or alone)
+            if large or used + cost <= cap:
+                self.kept.append(i)
+                used += cap // 2 if large else cost
+            else:
+                self.over[i] = max(cap - used, 0)
+        self.left = cap - used
+
+    def widen(self, count: Counter, accounting: Accounting) -> None:
+        """Give the room that is left to the passages around those that are shown, a ring at a time."""
+        passages = {i: split(self.hits[i].note.text) for i in self.kept if self.hits[i].span is not None}
+        while passages:
+            for i in list(passages):
+                deadline.check()
+                wider = replace(self.hits[i], span=_grow(self.hits[i].span, passages[i]))
+                (cost,) = costs([wider], count=count, accounting=accounting)
+                if cost - self.costs[i] > self.left:
+                    del passages[i]
+                    continue
+                self.left -= cost - self.costs[i]
+                self.hits[i], self.costs[i] = wider, cost
+                if wider.span is None:
+                    del passages[i]
+
+    def drops(self) -> list[Dropped]:
+        out: list[Dropped] = []
+        for i, left in self.over.items():
+            reason = f"needs {self.costs[i]} tokens, {left} left under the candidate cap of {self.cap}"
+            out.append(Dropped(self.hits[i].id, "cap", reason, self.costs[i]))
+        return out
+
+
+def _grow(span: Span | None, passages: Sequence[Span]) -> Span | None:
+    """The span with the passage before it and the one after; None once that is all of the text."""
+    if span is None:
+        return None
+    start = max((passage[0] for passage in passages if passage[0] < span[0]), default=0)
+    stop = min((passage[1] for passage in passages if passage[1] > span[1]), default=passages[-1][1])
+    return None if (start, stop) == (0, passages[-1][1]) else (start, stop)
