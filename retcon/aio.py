@@ -35,6 +35,7 @@ class Options(TypedDict, total=False):
     counter: str | Callable[[str], int] | None
     retriever: str | None
     embedder: str | Embed | Encode | None
+    embed_in_background: bool
     top_k: int
     cap: int
     model: str | Chat | None
@@ -99,6 +100,7 @@ class AsyncMemory(Hints):
     delete_all = _on_thread(Memory.delete_all)
     purge = _on_thread(Memory.purge)
     count_unpurged = _on_thread(Memory.count_unpurged)
+    embed = _on_thread(Memory.embed)
     get = _on_thread(Memory.get)
     get_all = _on_thread(Memory.get_all)
     history = _on_thread(Memory.history)

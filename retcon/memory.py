@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from retcon import answer, jsonl, pack, retrieve, validate
 from retcon.candidates import drop_filler, gather
 from retcon.deadline import UNLIMITED, TimeLimit, check_timeout
+from retcon.embedding import Background, embed_missing, identify
 from retcon.errors import InputError, MissingExtraError, StoreError, quote
 from retcon.evidence import weigh
 from retcon.features import features, query_type
@@ -80,6 +81,7 @@ class Memory(Hints):
         counter: str | Callable[[str], int] | None = None,
         retriever: str | None = None,
         embedder: str | Embed | Encode | None = None,
+        embed_in_background: bool = False,
         top_k: int = 20,
         cap: int = 2048,
         model: str | Chat | None = None,
@@ -105,7 +107,8 @@ class Memory(Hints):
         "ollama:nomic-embed-text"), the base URL of an OpenAI-compatible endpoint, "sentence-transformers:NAME",
         "fastembed:NAME", "model2vec:NAME", "wordllama", "hashing", a function from texts to rows, or an Embed object.
         `retriever` is bm25, bm25-plain, dense or hybrid; if not said, hybrid where an embedder other than hashing is
-        named, else bm25.
+        named, else bm25. A search embeds the notes that lack vectors first; with `embed_in_background` a thread does
+        that after every add, and a search uses what there is.
 
         `model` writes records and reads answers: a provider and its model ("openai:gpt-4o-mini", "ollama:llama3.2"),
         the base URL of an OpenAI-compatible endpoint, the path of a .gguf file, or a Chat object; without one nothing
@@ -125,10 +128,10 @@ class Memory(Hints):
         """
         self.router = _router(router, writes=model is not None)
         self.count: Counter = _counter(counter)
-        self.embed: Embed = _embedder(embedder if embedder is not None else self.router.embedder)
+        self.embedder: Embed = _embedder(embedder if embedder is not None else self.router.embedder)
         self._owns_embed = isinstance(embedder, str)
         self._feature_embed = self._choose_feature_embed()
-        named = embedder is not None and embedder != "hashing" and not isinstance(self.embed, HashingEmbed)
+        named = embedder is not None and embedder != "hashing" and not isinstance(self.embedder, HashingEmbed)
         self.retriever = retrieve.check_retriever(retriever or ("hybrid" if named else "bm25"))
         self.top_k = validate.whole("top_k", top_k)
         self.cap = validate.whole("cap", cap, most=10_000_000)
@@ -140,6 +143,8 @@ class Memory(Hints):
         self.chat = None if model is None else chat(model, name=model_name, key=api_key, timeout=given or TIMEOUT)
         self._mismatch, self._reader_mismatch = self._compare_router(focus, quiet=_quiet(router))
         self.store = SqliteStore(_path(path), sync=sync)
+        self._vectors_name: str | None = None
+        self._background = Background(self.embed) if embed_in_background else None
         self._performer = Performer(
             store=self.store, count=self.count, chat=self.chat, focus=focus, guard=_guard(guard)
         )
@@ -150,12 +155,12 @@ class Memory(Hints):
         Never the caller's own, unless it is that very one, or nobody knows how to open the one that it learned with.
         """
         learned = self.router.embedder
-        if learned not in OFFLINE or (isinstance(self.embed, OFFLINE[learned]) and self.embed.name == learned):
-            return self.embed
+        if learned not in OFFLINE or (isinstance(self.embedder, OFFLINE[learned]) and self.embedder.name == learned):
+            return self.embedder
         try:
             return OFFLINE[learned]()
         except MissingExtraError:
-            return self.embed
+            return self.embedder
 
     def _compare_router(self, focus: bool, quiet: Collection[str]) -> tuple[Mismatch, Mismatch]:
         """In what this memory, and then its reader, is not what its router learned on."""
@@ -238,7 +243,34 @@ class Memory(Hints):
         return self._store([validate.note(fields, created_at=self._stamp())])[0]
 
     def _store(self, notes: Iterable[Note]) -> list[Note]:
-        return self.store.get_many(self.store.add(list(screen(notes, self.before_store))))
+        stored = self.store.get_many(self.store.add(list(screen(notes, self.before_store))))
+        self._wake()
+        return stored
+
+    def embed(
+        self,
+        *,
+        where: Where | None = None,
+        drop_others: bool = False,
+        progress: Progress | None = None,
+        **words: Unpack[ScopeWords],
+    ) -> int:
+        """How many notes got the vectors that they lacked, of the scope or of everyone.
+
+        Works in batches that are kept one by one: after a kill, or an error of the embedder, the next call goes on from
+        there. `progress` is called with the number of notes so far. `drop_others` removes the vectors of every other
+        embedder in the end.
+        """
+        scope = Where(resolve_scope(where, words)).unexpired(self.now())
+        name = self._identify(self.embedder)
+        done = embed_missing(self.store, scope, self.embedder, name=name, progress=progress)
+        if drop_others:
+            self.store.drop_vectors(keep=name)
+        return done
+
+    def _wake(self) -> None:
+        if self._background is not None:
+            self._background.wake()
 
     def delete(self, id: str | Iterable[str], *, versions: Versions = "all") -> Deleted:  # noqa: A002
         """What went: the note, or notes, with every record, index entry and vector on them, in one transaction.
@@ -366,7 +398,7 @@ class Memory(Hints):
         started, limit = time.perf_counter(), self._limit(timeout)
         budget, exclude = check_budget(budget), check_actions(exclude)
         where = resolve(where, words)
-        embed = within(self.embed, limit)
+        embed = within(self.embedder, limit)
         cluster = self._cluster(validate.query(query), where, fill=fill, embed=embed)
         decision = self._decide(cluster, budget, action, exclude)
         return self._recall(cluster, decision, exclude, started, limit)
@@ -385,13 +417,20 @@ class Memory(Hints):
     def _search(
         self, query: str, where: Where, top_k: int, *, fill: bool, embed: Embed | None = None
     ) -> retrieve.Search:
-        where, embed = where.unexpired(self.now()), embed or self.embed
+        where, embed = where.unexpired(self.now()), embed or self.embedder
         with span("retcon.retrieve", top_k=top_k):
-            if self.retriever in retrieve.NEEDS_VECTORS:
-                retrieve.embed_missing(self.store, where, embed)
+            name = self._identify(embed) if self.retriever in retrieve.NEEDS_VECTORS else None
+            if name is not None and self._background is None:
+                embed_missing(self.store, where, embed, name=name)
             return retrieve.find(
-                self.store, query, where, top_k=top_k, retriever=self.retriever, embed=embed, fill=fill
+                self.store, query, where, top_k=top_k, retriever=self.retriever, embed=embed, name=name, fill=fill
             )
+
+    def _identify(self, embed: Embed) -> str:
+        """Under which name the store keeps the embedder's vectors; it is asked for one vector to know, once."""
+        if self._vectors_name is None:
+            self._vectors_name = identify(self.store, embed)
+        return self._vectors_name
 
     def _decide(
         self, cluster: Cluster, budget: int, action: str | None, exclude: Collection[str], *, model: bool = True
@@ -532,7 +571,7 @@ class Memory(Hints):
         **bounds: Any,
     ) -> Generator[Look, None, Answer]:
         started, limit = time.perf_counter(), self._limit(timeout)
-        embed = within(self.embed, limit)
+        embed = within(self.embedder, limit)
         cluster = self._cluster(question, where, fill=fill, embed=embed)
         decision = first_look(self._decide(cluster, budget, None, ()), whole=safe)
         decision = self._reader_mismatch.mark(decision)
@@ -592,6 +631,7 @@ class Memory(Hints):
                 raise InputError(f"cannot read {os.fspath(source)}: {why}") from error
         else:
             self.store.add(self._parse(source), progress=progress)
+        self._wake()
         return self.store.count(Scope()) - before
 
     def _notes(self, drafts: Iterable[dict[str, Any]], *, chained: bool = False) -> Iterator[Note]:
@@ -659,12 +699,14 @@ class Memory(Hints):
 
         Where a delete waits for a purge, that comes first; with `purge=False` it stays due. Expired notes stay.
         """
+        if self._background is not None:
+            self._background.close()
         if purge:
             with contextlib.suppress(StoreError):  # closed before, or not to be written: it stays due
                 if self.store.count_unpurged():
                     self.purge(expired=False)
         self.store.close()
-        for part, owned in ((self.chat, self._owns_chat), (self.embed, self._owns_embed)):
+        for part, owned in ((self.chat, self._owns_chat), (self.embedder, self._owns_embed)):
             close = getattr(part, "close", None)
             if owned and close is not None:
                 close()

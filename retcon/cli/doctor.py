@@ -91,7 +91,7 @@ def _setup(parts: opt.Parts) -> dict[str, Any]:
                     "name": router.name, "kind": router.kind, "actions": list(router.actions),
                     "provenance": dict(router.provenance),
                 },
-                "counter": memory.count.name, "retriever": memory.retriever, "embedder": memory.embed.name,
+                "counter": memory.count.name, "retriever": memory.retriever, "embedder": memory.embedder.name,
             }  # fmt: skip
     except RetconError as error:
         return {"error": str(error)}

@@ -268,12 +268,12 @@ class Setup:
     guard: GuardName = None
 
     def open(
-        self, db: str, *, create: bool = False, needed_by: str | None = None
+        self, db: str, *, create: bool = False, needed_by: str | None = None, **more: Any
     ) -> contextlib.AbstractContextManager[Memory]:
         """The memory in that file; `needed_by` names what cannot do without a model."""
         return open_memory(
             db, create=create, **asdict(self.parts), **self.model.keywords(needed_by=needed_by), top_k=self.top_k,
-            focus=not self.no_focus, guard=self.guard,
+            focus=not self.no_focus, guard=self.guard, **more,
         )  # fmt: skip
 
 

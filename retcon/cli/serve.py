@@ -82,6 +82,9 @@ def serve(
         Path | None, option("--reports", "DIR", "Reports of 'retcon report' to show on the page.")
     ] = None,
     limits: LimitOptions,
+    embed_in_background: Annotated[
+        bool, flag("--embed-in-background", "New notes get vectors after the add, not in the next recall.")
+    ] = False,
     log: Annotated[Level, option("--log", "LEVEL", "info, warning or error.")] = Level.INFO,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
@@ -107,7 +110,7 @@ def serve(
         sys.stdout.flush()
 
     allowed = Limits(**asdict(limits))
-    with closing(kept), setup.open(db, create=True) as memory:
+    with closing(kept), setup.open(db, create=True, embed_in_background=embed_in_background) as memory:
         run(memory, host=host, port=port, keys=kept, limits=allowed, reports=reports, log=log.value, ready=ready)
 
 

@@ -13,7 +13,7 @@ from retcon.store.writing import FLUSH, context_keys, make_doc
 
 def rebuild_index(connection: sqlite3.Connection) -> None:
     """The index made from the notes; vectors are made again when they are next needed."""
-    for table in ("posting", "block", "doc", "vector"):
+    for table in ("posting", "block", "doc", "vector", "pool"):
         connection.execute(f"DELETE FROM {table}")
     connection.execute("UPDATE scope SET notes = 0, length = 0")
     ids = [row[0] for row in connection.execute("SELECT id FROM scope")]
