@@ -18,6 +18,7 @@ from retcon.habits import Hints
 from retcon.memory import DEFAULT_PATH, Memory
 from retcon.model import Chat, Embed
 from retcon.model.embedders import Encode
+from retcon.model.rerank import Rerank, Score
 from retcon.note import Recall
 from retcon.perform import Guard
 from retcon.route import Router
@@ -36,6 +37,7 @@ class Options(TypedDict, total=False):
     retriever: str | None
     embedder: str | Embed | Encode | None
     embed_in_background: bool
+    reranker: str | Rerank | Score | None
     top_k: int
     cap: int
     model: str | Chat | None

@@ -9,6 +9,7 @@ import contextlib
 import math
 import os
 import time
+import warnings
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -32,6 +33,8 @@ from retcon.ladder import Answer, Look, climb, finish, first_look, replace_actio
 from retcon.model import Chat, Embed, HashingEmbed, chat, embedder
 from retcon.model.embed import within
 from retcon.model.embedders import OFFLINE, Encode
+from retcon.model.rerank import Rerank, Score
+from retcon.model.rerankers import reranker
 from retcon.note import Cluster, Decision, Hit, Note, Recall, Scope
 from retcon.operate import PROMPTS, check_actions, usable
 from retcon.perform import GUARDS, Guard, Performer
@@ -82,6 +85,7 @@ class Memory(Hints):
         retriever: str | None = None,
         embedder: str | Embed | Encode | None = None,
         embed_in_background: bool = False,
+        reranker: str | Rerank | Score | None = None,
         top_k: int = 20,
         cap: int = 2048,
         model: str | Chat | None = None,
@@ -110,6 +114,10 @@ class Memory(Hints):
         named, else bm25. A search embeds the notes that lack vectors first; with `embed_in_background` a thread does
         that after every add, and a search uses what there is.
 
+        `reranker` orders the best 50 notes of every search anew, by reading each together with the query:
+        "sentence-transformers:NAME", "fastembed:NAME", the base URL of an endpoint with /rerank, or a function from a
+        query and texts to scores. Where it fails the order stays, with a warning.
+
         `model` writes records and reads answers: a provider and its model ("openai:gpt-4o-mini", "ollama:llama3.2"),
         the base URL of an OpenAI-compatible endpoint, the path of a .gguf file, or a Chat object; without one nothing
         is generated. `timeout` is how many seconds one recall or ask may wait for it in all, every retry and look
@@ -129,7 +137,7 @@ class Memory(Hints):
         self.router = _router(router, writes=model is not None)
         self.count: Counter = _counter(counter)
         self.embedder: Embed = _embedder(embedder if embedder is not None else self.router.embedder)
-        self._owns_embed = isinstance(embedder, str)
+        self.reranker = None if reranker is None else _reranker(reranker)
         self._feature_embed = self._choose_feature_embed()
         named = embedder is not None and embedder != "hashing" and not isinstance(self.embedder, HashingEmbed)
         self.retriever = retrieve.check_retriever(retriever or ("hybrid" if named else "bm25"))
@@ -137,10 +145,11 @@ class Memory(Hints):
         self.cap = validate.whole("cap", cap, most=10_000_000)
         self.stamp, self.now, self.new_id = stamp, now, new_id
         self.before_store = check_hook(before_store)
-        self._owns_chat = isinstance(model, str)
         given = None if timeout is None else check_timeout(timeout)
-        self.timeout = TIMEOUT if given is None and self._owns_chat else given
+        self.timeout = TIMEOUT if given is None and isinstance(model, str) else given
         self.chat = None if model is None else chat(model, name=model_name, key=api_key, timeout=given or TIMEOUT)
+        parts = ((model, self.chat), (embedder, self.embedder), (reranker, self.reranker))
+        self._opened = [part for given, part in parts if isinstance(given, str)]
         self._mismatch, self._reader_mismatch = self._compare_router(focus, quiet=_quiet(router))
         self.store = SqliteStore(_path(path), sync=sync)
         self._vectors_name: str | None = None
@@ -354,7 +363,10 @@ class Memory(Hints):
         """The best notes for the query, each with its score."""
         where = resolve(where, words)
         top_k = self.top_k if top_k is None else validate.whole("top_k", top_k)
-        return list(self._search(validate.query(query), where, top_k, fill=False).hits)
+        found = self._search(validate.query(query), where, top_k, fill=False)
+        for warning in found.warnings:
+            warnings.warn(warning, stacklevel=2)
+        return list(found.hits)
 
     # -- the decision and the text -------------------------------------------------------------------------------------
 
@@ -412,7 +424,8 @@ class Memory(Hints):
         found = self._search(query, where, self.top_k, fill=True, embed=embed)
         evidence = weigh(found.match)
         hits = found.hits if fill else drop_filler(found.hits, evidence)
-        return gather(query, hits, count=self.count, cap=self.cap, evidence=evidence)
+        gathered = gather(query, hits, count=self.count, cap=self.cap, evidence=evidence)
+        return replace(gathered, warnings=found.warnings)
 
     def _search(
         self, query: str, where: Where, top_k: int, *, fill: bool, embed: Embed | None = None
@@ -423,8 +436,9 @@ class Memory(Hints):
             if name is not None and self._background is None:
                 embed_missing(self.store, where, embed, name=name)
             return retrieve.find(
-                self.store, query, where, top_k=top_k, retriever=self.retriever, embed=embed, name=name, fill=fill
-            )
+                self.store, query, where, top_k=top_k, retriever=self.retriever, embed=embed, name=name, fill=fill,
+                reranker=self.reranker,
+            )  # fmt: skip
 
     def _identify(self, embed: Embed) -> str:
         """Under which name the store keeps the embedder's vectors; it is asked for one vector to know, once."""
@@ -706,10 +720,8 @@ class Memory(Hints):
                 if self.store.count_unpurged():
                     self.purge(expired=False)
         self.store.close()
-        for part, owned in ((self.chat, self._owns_chat), (self.embedder, self._owns_embed)):
-            close = getattr(part, "close", None)
-            if owned and close is not None:
-                close()
+        for part in self._opened:
+            getattr(part, "close", lambda: None)()
 
     def __enter__(self) -> Self:
         return self
@@ -755,4 +767,4 @@ def _path(path: str | os.PathLike[str]) -> str:
     return path
 
 
-_counter, _embedder = counter, embedder  # the constructor's arguments have the same names
+_counter, _embedder, _reranker = counter, embedder, reranker  # the constructor's arguments have the same names

@@ -31,8 +31,11 @@ from retcon.errors import InputError, quote
 from retcon.evidence import Match, names_speaker, query_words
 from retcon.model import Embed
 from retcon.model.embed import embed_query
+from retcon.model.rerank import Rerank
 from retcon.note import Filter, Hit, Note, Span
 from retcon.passages import split
+from retcon.reranker import DEPTH as RERANKED
+from retcon.reranker import Reranked, rerank_hits
 from retcon.store import Nearest, Postings, Snapshot, Store, TermStats
 from retcon.where import Where
 from retcon.words import COMMON_STEMS, OWN, query_terms, stem_words, stems, term_key
@@ -67,6 +70,7 @@ class Search:
 
     hits: tuple[Hit, ...]
     match: Match
+    warnings: tuple[str, ...] = ()
 
 
 def search(
@@ -98,14 +102,16 @@ def find(
     embed: Embed | None,
     fill: bool,
     name: str | None = None,
+    reranker: Rerank | None = None,
 ) -> Search:
-    """What `search` gives, with how the query's words match it."""
+    """What `search` gives, with how the query's words match it; a reranker orders the best of it in the end."""
+    asked_for, top_k = top_k, top_k if reranker is None else max(top_k, RERANKED)
     asking: Asking | None = None
     if embed is not None and check_retriever(retriever) in NEEDS_VECTORS:  # outside of the store: its errors are others
         asking = Asking(identify(store, embed) if name is None else name, embed_query(embed, query))
     with store.snapshot(where.scope) as snapshot:
         ranked = RETRIEVERS[check_retriever(retriever)](snapshot, query, top_k, where.only, asking)
-        by_words = _find_worded(snapshot, query, top_k, where.only, retriever, ranked)
+        by_words = _find_worded(snapshot, query, asked_for, where.only, retriever, ranked)[:asked_for]
         asked = query_words(query)
         held = snapshot.forward(np.asarray(by_words, np.int64), [term_key(word.term) for word in asked]).counts
         if fill and len(ranked.slots) < top_k:
@@ -125,7 +131,8 @@ def find(
         named=names_speaker(asked, (note.speaker for note in heard)),
         similarity=ranked.closest, embedder=embed.name if embed is not None else "",
     )  # fmt: skip
-    return Search(mark_duplicates(tuple(hits)), match)
+    done = Reranked(tuple(hits)) if reranker is None else rerank_hits(reranker, query, tuple(hits))
+    return Search(mark_duplicates(done.hits[:asked_for]), match, done.warnings)
 
 
 def _find_worded(

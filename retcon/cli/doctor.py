@@ -39,7 +39,15 @@ EXTRAS = {  # extra -> what it brings, and the modules by which it is recognised
     "otel": ("OpenTelemetry spans", ("opentelemetry",)),
     "bench": ("rivals for the benchmarks", ("rank_bm25", "bm25s", "tantivy", "psutil")),
 }
-READ = ("RETCON_DB", "RETCON_BUDGET", "RETCON_MODEL", "RETCON_MODEL_NAME", "RETCON_EMBEDDER", "OPENAI_BASE_URL")
+READ = (
+    "RETCON_DB",
+    "RETCON_BUDGET",
+    "RETCON_MODEL",
+    "RETCON_MODEL_NAME",
+    "RETCON_EMBEDDER",
+    "RETCON_RERANKER",
+    "OPENAI_BASE_URL",
+)
 KEYS = ("RETCON_API_KEY", "OPENAI_API_KEY")  # never shown
 _ASK = Ask(({"role": "user", "content": "Reply with the word ready."},), max_tokens=4)
 

@@ -255,6 +255,15 @@ class Parts:
     counter: CounterName = None
     retriever: RetrieverName = None
     embedder: EmbedderName = None
+    reranker: Annotated[
+        str | None,
+        option(
+            "--reranker",
+            "NAME",
+            "Orders the best notes anew: sentence-transformers:NAME, fastembed:NAME, or the URL of a /rerank endpoint.",
+            envvar="RETCON_RERANKER",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,7 +99,7 @@ def embedder(spec: str | Embed | Encode | None = None, *, key: str | None = None
         return spec  # type: ignore[return-value]
     if not callable(spec) or isinstance(spec, type):
         raise InputError(f"an embedder needs name, dim and a call, {type(spec).__name__} lacks one of them")
-    return FunctionEmbed(_name_of(spec), spec)
+    return FunctionEmbed(name_of(spec), spec)
 
 
 def _open(spec: str, key: str | None, timeout: float) -> Embed:
@@ -139,11 +139,12 @@ def _is_embed(spec: object) -> bool:
     )  # fmt: skip
 
 
-def _name_of(function: object) -> str:
+def name_of(function: object) -> str:
+    """What a function that embeds or scores is called."""
     inner = getattr(function, "func", function)  # of a partial
     name = getattr(function, "name", None) or getattr(inner, "__name__", None) or type(function).__name__
     if not isinstance(name, str):
-        raise InputError(f"an embedder's name is a text, not {type(name).__name__}")
+        raise InputError(f"its name is a text, not {type(name).__name__}")
     return name
 
 
@@ -156,10 +157,10 @@ def open_sentence_transformers(name: str) -> FunctionEmbed:
         from sentence_transformers import SentenceTransformer
     except ImportError:
         raise _missing("sentence-transformers") from None
-    model = _load(f"sentence-transformers:{name}", lambda: SentenceTransformer(name))
+    model = load_model(f"sentence-transformers:{name}", lambda: SentenceTransformer(name))
     encode, encode_query = (getattr(model, each, model.encode) for each in ("encode_document", "encode_query"))
     return FunctionEmbed(
-        f"sentence-transformers:{_short(name)}",
+        f"sentence-transformers:{shorten(name)}",
         lambda texts: encode(texts, show_progress_bar=False),
         encode_query=lambda texts: encode_query(texts, show_progress_bar=False),
         alone=True,
@@ -173,7 +174,7 @@ def open_fastembed(name: str, *, folder: str | None = None) -> FunctionEmbed:
     except ImportError:
         raise _missing("fastembed") from None
     options = {} if folder is None else {"specific_model_path": folder}
-    model = _load(f"fastembed:{name}", lambda: TextEmbedding(name, **options))
+    model = load_model(f"fastembed:{name}", lambda: TextEmbedding(name, **options))
     return FunctionEmbed(
         f"fastembed:{name}",
         lambda texts: np.stack(list(model.passage_embed(texts, batch_size=32))),
@@ -190,8 +191,8 @@ def open_model2vec(name: str) -> FunctionEmbed:
     except ImportError:
         raise _missing("model2vec") from None
     where = Path(name) if Path(name).is_dir() else name
-    model = _load(f"model2vec:{name}", lambda: StaticModel.from_pretrained(where, force_download=False))
-    return FunctionEmbed(f"model2vec:{_short(name)}", lambda texts: model.encode(texts, use_multiprocessing=False))
+    model = load_model(f"model2vec:{name}", lambda: StaticModel.from_pretrained(where, force_download=False))
+    return FunctionEmbed(f"model2vec:{shorten(name)}", lambda texts: model.encode(texts, use_multiprocessing=False))
 
 
 OFFLINE: Mapping[str | None, type[HashingEmbed] | type[WordLlamaEmbed]] = {
@@ -209,7 +210,7 @@ def _missing(package: str) -> MissingExtraError:
     return MissingExtraError(f"the {package} embedder", package)
 
 
-def _load(spec: str, load: Callable[[], Any]) -> Any:
+def load_model(spec: str, load: Callable[[], Any]) -> Any:
     """The model, or one line on why it cannot be had."""
     try:
         return load()
@@ -217,6 +218,6 @@ def _load(spec: str, load: Callable[[], Any]) -> Any:
         raise InputError(f"{quote(spec)} cannot be loaded: {message_of(error)}") from error
 
 
-def _short(name: str) -> str:
+def shorten(name: str) -> str:
     """The model's name; of a folder its own name: where it lies is no part of what it is."""
     return Path(name).resolve().name if Path(name).is_dir() else name
