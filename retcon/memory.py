@@ -435,6 +435,8 @@ class Memory(Hints):
             name = self._identify(embed) if self.retriever in retrieve.NEEDS_VECTORS else None
             if name is not None and self._background is None:
                 embed_missing(self.store, where, embed, name=name)
+            if name is not None:
+                self.store.refresh_indexes(where.scope, name)
             return retrieve.find(
                 self.store, query, where, top_k=top_k, retriever=self.retriever, embed=embed, name=name, fill=fill,
                 reranker=self.reranker,

@@ -28,7 +28,7 @@ EXTRAS = {  # extra -> what it brings, and the modules by which it is recognised
     "sentence-transformers": ("sentence embeddings and cross-encoders, with torch", ("sentence_transformers",)),
     "fastembed": ("sentence embeddings and cross-encoders, with ONNX", ("fastembed",)),
     "model2vec": ("static sentence embeddings", ("model2vec",)),
-    "index": ("an index of more than 100,000 vectors", ("usearch",)),
+    "index": ("an index of more than 100,000 vectors", ("faiss",)),
     "bpe": ("exact BPE token counts", ("bpe_openai",)),
     "http": ("OpenAI-compatible model endpoints", ("httpx",)),
     "local": ("local GGUF models", ("xllamacpp",)),

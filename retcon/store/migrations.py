@@ -219,6 +219,10 @@ CREATE TABLE pool (                   -- the vectors of one scope by one embedde
   added INTEGER NOT NULL DEFAULT 0,   -- how many vectors ever came
   removed INTEGER NOT NULL DEFAULT 0, -- and went
   top INTEGER NOT NULL DEFAULT 0,     -- the newest one's id
+  indexed TEXT,                       -- the file of its index, if any,
+  indexed_removed INTEGER,            -- what `removed` was when that was written,
+  learned INTEGER,                    -- from how many vectors its centroids were learned,
+  nprobe INTEGER,                     -- and into how many lists a search looks
   UNIQUE (scope, embedder)
 ) STRICT;
 CREATE INDEX pool_embedder ON pool (embedder);
@@ -230,7 +234,7 @@ CREATE TABLE vector (
   data BLOB NOT NULL                  -- float16, unit length
 ) STRICT;
 CREATE UNIQUE INDEX vector_note ON vector (note, pool, part);
-CREATE INDEX vector_pool ON vector (pool);
+CREATE INDEX vector_pool ON vector (pool, id, slot);
 CREATE TRIGGER vector_goes AFTER DELETE ON vector
 BEGIN UPDATE pool SET removed = removed + 1 WHERE id = OLD.pool; END;
 """

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from retcon import deadline
 from retcon.note import Filter, Note, Scope
 from retcon.store import Fact, Forward, Nearest, Passages, Postings, TermStats, postings, vectors
+from retcon.store.indexes import Indexes
 from retcon.store.matrices import Matrices
 from retcon.store.rows import NOTE, SLOT, check_of, conditions, facts, read_note
 
@@ -26,12 +27,15 @@ class SqliteSnapshot:
         connection: sqlite3.Connection,
         scopes: Sequence[tuple[int, int, int, int]],
         matrices: Matrices | None = None,
+        indexes: Indexes | None = None,
     ) -> None:
-        """`scopes` holds (id, notes, length, slots) of each scope; `matrices` the vectors that are held in memory."""
+        """`scopes` holds (id, notes, length, slots) of each scope; vectors may be held in memory, or in an index."""
         self._connection, self._matrices = connection, matrices or Matrices()
+        self._indexes = indexes or Indexes(":memory:")
         self._ids = [row[0] for row in scopes]
         self._starts = np.concatenate(([0], np.cumsum([row[3] for row in scopes], dtype=np.int64)))
         self._start = dict(zip(self._ids, self._starts.tolist(), strict=False))
+        self._ends = dict(zip(self._ids, self._starts[1:].tolist(), strict=True))
         self._rows: dict[int, list[tuple[int, int, bytes]]] = {}  # term -> (scope, df, tail), as read by `terms`
         self.notes = sum(row[1] for row in scopes)
         self.mean_length = sum(row[2] for row in scopes) / self.notes if self.notes else 0.0
@@ -169,7 +173,11 @@ class SqliteSnapshot:
         found, allowed = [], self.mask(only)
         for pool in vectors.find_pools(self._connection, embedder, json.dumps(self._ids)):
             start = self._start[pool.scope]
-            mask = None if allowed is None else allowed[start:]
+            mask = None if allowed is None else allowed[start : self._ends[pool.scope]]
+            listed = self._indexes.search(self._connection, pool, vector, k, mask)
+            if listed is not None:
+                found.append(Nearest(listed.slots + start, listed.scores, listed.parts))
+                continue
             for block in self._matrices.blocks(self._connection, pool):
                 deadline.check()
                 near = block.search(vector, k, mask)

@@ -34,6 +34,7 @@ from retcon.store import (
 )
 from retcon.store.checksum import checksum
 from retcon.store.connections import TIMEOUT, Connections, Sync, check_schema, translate_damage, translate_errors
+from retcon.store.indexes import Indexes
 from retcon.store.matrices import Matrices
 from retcon.store.rows import DERIVED, FACT_PLACES, NOTE, VERSIONS, check_of, conditions, read_note
 from retcon.store.snapshot import SqliteSnapshot
@@ -57,7 +58,7 @@ class SqliteStore:
         self.timeout = timeout
         self.in_memory = self.path == ":memory:"
         self._connections = Connections(self.path, timeout, sync)
-        self._matrices = Matrices()
+        self._matrices, self._indexes = Matrices(), Indexes(self.path)
         try:
             with self._connections.use() as connection:  # a file that cannot be used is told at once
                 check_schema(connection, self.path)
@@ -206,7 +207,10 @@ class SqliteStore:
             return True
         with self._connections.use() as connection, translate_damage(self.path):
             self._connections.check_place()
-            return purging.purge(connection, at=at, timeout=self.timeout)
+            purged = purging.purge(connection, at=at, timeout=self.timeout)
+        if purged:
+            self._indexes.purge(self._read, self._connections.write)
+        return purged
 
     def _delete_expired(self, now: str) -> None:
         with self._read() as connection:
@@ -224,7 +228,9 @@ class SqliteStore:
             where, values = conditions(scope, Filter())
             query = f"SELECT id, notes, length, slots FROM scope WHERE {' AND '.join(where)}"
             query += " ORDER BY user_id, agent_id, run_id"  # decides ties, so not by which scope came first
-            yield SqliteSnapshot(connection, connection.execute(query, values).fetchall(), self._matrices)
+            yield SqliteSnapshot(
+                connection, connection.execute(query, values).fetchall(), self._matrices, self._indexes
+            )
 
     # -- vectors -----------------------------------------------------------------------------------------------------
 
@@ -254,6 +260,15 @@ class SqliteStore:
         """
         with self._connections.write() as connection:
             vectors.put(connection, embedder, given, upto or {})
+
+    def refresh_indexes(self, scope: Scope, embedder: str) -> None:
+        """Bring the indexes of the scope's vectors up to date, where there are so many that they have one."""
+        where, values = conditions(scope, Filter())
+        with self._read() as connection:
+            query = f"SELECT json_group_array(id) FROM scope WHERE {' AND '.join(where)}"
+            (scopes,) = connection.execute(query, values).fetchone()
+            pools = vectors.find_pools(connection, embedder, scopes)
+        self._indexes.refresh(pools, self._read, self._connections.write)
 
     def drop_vectors(self, *, keep: str) -> int:
         """How many vectors went: those of every other embedder."""
@@ -356,6 +371,7 @@ class SqliteStore:
     def close(self) -> None:
         """Close every connection, once its thread is done with what it does; the store cannot be used after."""
         self._matrices.clear()
+        self._indexes.clear()
         self._connections.close()
 
     @contextlib.contextmanager

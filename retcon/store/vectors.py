@@ -80,6 +80,22 @@ def find_pools(connection: sqlite3.Connection, name: str, scopes: str) -> list[P
     return [Pool(*row) for row in connection.execute(query, (name, scopes))]
 
 
+def find_pool(connection: sqlite3.Connection, pool: int) -> Pool | None:
+    """The pool with this number, if it is still there."""
+    query = """
+    SELECT pool.id, pool.scope, embedder.dim, pool.added, pool.removed, pool.top
+    FROM pool JOIN embedder ON embedder.id = pool.embedder WHERE pool.id = ?
+    """
+    row = connection.execute(query, (pool,)).fetchone()
+    return None if row is None else Pool(*row)
+
+
+def locate(connection: sqlite3.Connection, pool: Pool, ids: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Id, slot and passage of those of the vectors that are in the pool."""
+    query = "SELECT id, slot, part FROM vector WHERE id IN (SELECT value FROM json_each(?)) AND pool = ?"
+    return connection.execute(query, (_list(ids), pool.id)).fetchall()
+
+
 def find_unembedded(connection: sqlite3.Connection, scope: Scope, only: Filter, name: str, limit: int) -> Unembedded:
     """Current notes of the scope that have no vector of this embedder yet, and have not expired."""
     where, values = conditions(scope, Filter())
