@@ -220,9 +220,10 @@ def cosines(
 ) -> dict[int, tuple[float, int]]:
     """The best cosine of each of these notes of the pool that has vectors, and the passage it is of."""
     query = """
-    SELECT note.slot, vector.part, vector.data FROM note JOIN vector ON vector.note = note.seq AND vector.pool = ?
-    WHERE note.scope = ? AND note.slot IN (SELECT value FROM json_each(?)) ORDER BY note.slot, vector.part
-    """
+    SELECT note.slot, vector.part, vector.data FROM note
+    CROSS JOIN vector ON vector.note = note.seq AND vector.pool = ?
+    WHERE note.scope = ? AND note.slot IN (SELECT value FROM json_each(?))
+    """  # CROSS keeps the order of the tables: by the vectors of a pool it would read all of them
     rows = connection.execute(query, (pool.id, pool.scope, _list(slots))).fetchall()
     scores = unpack([data for _, _, data in rows], pool.dim) @ vector
     best: dict[int, tuple[float, int]] = {}
