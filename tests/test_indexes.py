@@ -210,4 +210,4 @@ class TestWithFaiss:
 
 
 def _half(text: str) -> bytes:
-    return embed_texts(Clusters(), [text])[0].astype(KEPT).tobytes()
+    return bytes(embed_texts(Clusters(), [text])[0].astype(KEPT).tobytes())

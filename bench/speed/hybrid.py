@@ -69,7 +69,7 @@ class Made:
         chance = np.random.default_rng(zlib.crc32("\n".join(texts).encode()))
         topics = np.minimum(np.searchsorted(self.ends, chance.random(len(texts))), TOPICS - 1)
         share = chance.uniform(low, high, (len(texts), 1)).astype(np.float32)
-        rows = self.mean + share * self.topics[topics] + np.sqrt(1 - share**2) * self._draw(chance, len(texts))
+        rows: NDArray[np.float32] = self.mean + share * self.topics[topics] + np.sqrt(1 - share**2) * self._draw(chance, len(texts))
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         return rows
 
@@ -169,7 +169,7 @@ def _lancedb(folder: Path, rows: NDArray[np.float32], wanted: Any, exact: Any) -
         def look(vector: NDArray[np.float32], refine: int | None = refine) -> list[int]:
             query = table.search(vector).distance_type("dot").select(["id", "_distance"]).limit(TOP)
             query = query if refine is None else query.refine_factor(refine).nprobes(200)
-            return query.to_arrow()["id"].to_pylist()
+            return list(query.to_arrow()["id"].to_pylist())
 
         answers = [look(each) for each in wanted]
         shared = [len({*each} & {*best.tolist()}) / TOP for each, best in zip(answers, exact, strict=True)]
@@ -240,7 +240,7 @@ def _size(folder: Path, name: str) -> float:
 
 
 def _machine() -> dict[str, Any]:
-    packages = {}
+    packages: dict[str, str | None] = {}
     for name in PACKAGES:
         try:
             packages[name] = version(name)
