@@ -69,7 +69,9 @@ class Made:
         chance = np.random.default_rng(zlib.crc32("\n".join(texts).encode()))
         topics = np.minimum(np.searchsorted(self.ends, chance.random(len(texts))), TOPICS - 1)
         share = chance.uniform(low, high, (len(texts), 1)).astype(np.float32)
-        rows: NDArray[np.float32] = self.mean + share * self.topics[topics] + np.sqrt(1 - share**2) * self._draw(chance, len(texts))
+        rows: NDArray[np.float32] = (
+            self.mean + share * self.topics[topics] + np.sqrt(1 - share**2) * self._draw(chance, len(texts))
+        )
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         return rows
 

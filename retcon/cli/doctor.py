@@ -255,6 +255,8 @@ def _store_lines(store: dict[str, Any]) -> list[tuple[str, str]]:
         ("", f"schema {store['schema']}, {counts}"),
         ("", f"{size}, quick check {store['check']}"),
     ]
+    lacking = show.plural(store["unembedded"], "note")
+    lines += [("", f"{lacking} without a vector: 'retcon embed' makes them")] if store["unembedded"] else []
     waiting = show.plural(store["unpurged"], "delete")
     lines += [("", f"{waiting} whose words leave the files with the next purge")] if store["unpurged"] else []
     return lines + [("", hint) for hint in hints(store["path"])]
