@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,13 +23,30 @@ from retcon.store import Progress, Store
 from retcon.where import Where
 
 BATCH = 256  # notes that are embedded, and kept, at once
-PROBE = "Anna moved to Lisbon in March, and her cat came by train."  # by whose vector an embedder is known
+# By the vector of the first an embedder is known. They have nothing in common: how close they are to each other is what
+# a cosine of this embedder begins at.
+PROBES = (
+    "Anna moved to Lisbon in March, and her cat came by train.", "The invoice for the new printer is due next week.",
+    "Add two spoons of sugar and stir until it boils.", "Our team lost the final by a single goal.",
+    "He plays the violin in a small orchestra.", "The server needs a restart after the update.",
+    "Snow closed the mountain road this morning.", "Which film won the prize last year?",
+)  # fmt: skip
 RETRY = 30.0  # seconds until the background tries again after an error
 
 
-def identify(store: Store, embed: Embed) -> str:
-    """Under which name the store keeps the vectors of this very model."""
-    return store.identify_embedder(embed.name, embed_texts(embed, [PROBE])[0])
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """An embedder as a store knows it."""
+
+    name: str  # under which its vectors are kept
+    floor: float = 0.0  # the cosine that texts have which are about different things
+
+
+def identify(store: Store, embed: Embed) -> Identity:
+    """Under which name the store keeps the vectors of this very model, and where its cosines begin."""
+    rows = embed_texts(embed, PROBES)
+    between = (rows @ rows.T)[np.triu_indices(len(rows), 1)]
+    return Identity(store.identify_embedder(embed.name, rows[0]), float(np.clip(np.median(between), 0.0, 0.95)))
 
 
 def texts_of(note: Note) -> list[str]:
@@ -46,9 +64,9 @@ def embed_missing(
     batch: int = BATCH,
     progress: Progress | None = None,
 ) -> int:
-    """How many notes of the scope got the vectors that they lacked; `name` is what `identify` gave, if known."""
+    """How many notes of the scope got the vectors that they lacked; `name` is that of its identity, if known."""
     done = 0
-    name = identify(store, embed) if name is None else name
+    name = identify(store, embed).name if name is None else name
     while (missing := store.find_unembedded(whose, name, limit=batch)).notes:
         deadline.check()
         parts = [texts_of(note) for note in missing.notes]

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from retcon import answer, jsonl, pack, retrieve, validate
 from retcon.candidates import drop_filler, gather
 from retcon.deadline import UNLIMITED, TimeLimit, check_timeout
-from retcon.embedding import Background, embed_missing, identify
+from retcon.embedding import Background, Identity, embed_missing, identify
 from retcon.errors import InputError, MissingExtraError, StoreError, quote
 from retcon.evidence import weigh
 from retcon.features import features, query_type
@@ -152,7 +152,7 @@ class Memory(Hints):
         self._opened = [part for given, part in parts if isinstance(given, str)]
         self._mismatch, self._reader_mismatch = self._compare_router(focus, quiet=_quiet(router))
         self.store = SqliteStore(_path(path), sync=sync)
-        self._vectors_name: str | None = None
+        self._identity: Identity | None = None
         self._background = Background(self.embed) if embed_in_background else None
         self._performer = Performer(
             store=self.store, count=self.count, chat=self.chat, focus=focus, guard=_guard(guard)
@@ -271,7 +271,7 @@ class Memory(Hints):
         embedder in the end.
         """
         scope = Where(resolve_scope(where, words)).unexpired(self.now())
-        name = self._identify(self.embedder)
+        name = self._identify(self.embedder).name
         done = embed_missing(self.store, scope, self.embedder, name=name, progress=progress)
         if drop_others:
             self.store.drop_vectors(keep=name)
@@ -432,21 +432,21 @@ class Memory(Hints):
     ) -> retrieve.Search:
         where, embed = where.unexpired(self.now()), embed or self.embedder
         with span("retcon.retrieve", top_k=top_k):
-            name = self._identify(embed) if self.retriever in retrieve.NEEDS_VECTORS else None
-            if name is not None and self._background is None:
-                embed_missing(self.store, where, embed, name=name)
-            if name is not None:
-                self.store.refresh_indexes(where.scope, name)
+            known = self._identify(embed) if self.retriever in retrieve.NEEDS_VECTORS else None
+            if known is not None and self._background is None:
+                embed_missing(self.store, where, embed, name=known.name)
+            if known is not None:
+                self.store.refresh_indexes(where.scope, known.name)
             return retrieve.find(
-                self.store, query, where, top_k=top_k, retriever=self.retriever, embed=embed, name=name, fill=fill,
+                self.store, query, where, top_k=top_k, retriever=self.retriever, embed=embed, known=known, fill=fill,
                 reranker=self.reranker,
             )  # fmt: skip
 
-    def _identify(self, embed: Embed) -> str:
-        """Under which name the store keeps the embedder's vectors; it is asked for one vector to know, once."""
-        if self._vectors_name is None:
-            self._vectors_name = identify(self.store, embed)
-        return self._vectors_name
+    def _identify(self, embed: Embed) -> Identity:
+        """The embedder as the store knows it; it is asked for a few vectors to tell, once."""
+        if self._identity is None:
+            self._identity = identify(self.store, embed)
+        return self._identity
 
     def _decide(
         self, cluster: Cluster, budget: int, action: str | None, exclude: Collection[str], *, model: bool = True

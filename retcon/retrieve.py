@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon import deadline, rerank
-from retcon.embedding import identify
+from retcon.embedding import Identity, identify
 from retcon.errors import InputError, quote
 from retcon.evidence import Match, names_speaker, query_words
 from retcon.model import Embed
@@ -81,15 +81,15 @@ def search(
     top_k: int = 20,
     retriever: str = "bm25",
     embed: Embed | None = None,
-    name: str | None = None,
+    known: Identity | None = None,
     fill: bool = False,
 ) -> tuple[Hit, ...]:
     """The best of those notes for the query, near-duplicates marked.
 
-    `name` is the one under which the store keeps the embedder's vectors, if known. `fill` tops up with the newest
-    notes, at score 0, where fewer than `top_k` share a word with the query.
+    `known` is what `identify` says of the embedder, if it was asked before. `fill` tops up with the newest notes, at
+    score 0, where fewer than `top_k` share a word with the query.
     """
-    return find(store, query, where, top_k=top_k, retriever=retriever, embed=embed, name=name, fill=fill).hits
+    return find(store, query, where, top_k=top_k, retriever=retriever, embed=embed, known=known, fill=fill).hits
 
 
 def find(
@@ -101,14 +101,14 @@ def find(
     retriever: str,
     embed: Embed | None,
     fill: bool,
-    name: str | None = None,
+    known: Identity | None = None,
     reranker: Rerank | None = None,
 ) -> Search:
     """What `search` gives, with how the query's words match it; a reranker orders the best of it in the end."""
     asked_for, top_k = top_k, top_k if reranker is None else max(top_k, RERANKED)
     asking: Asking | None = None
     if embed is not None and check_retriever(retriever) in NEEDS_VECTORS:  # outside of the store: its errors are others
-        asking = Asking(identify(store, embed) if name is None else name, embed_query(embed, query))
+        asking = Asking(known or identify(store, embed), embed_query(embed, query))
     with store.snapshot(where.scope) as snapshot:
         ranked = RETRIEVERS[check_retriever(retriever)](snapshot, query, top_k, where.only, asking)
         by_words = _find_worded(snapshot, query, asked_for, where.only, retriever, ranked)[:asked_for]
@@ -393,9 +393,9 @@ def plain_scores(counted: Sequence[Counter[str]], terms: Sequence[str]) -> NDArr
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """The query's vector, and the name under which the store keeps those of the embedder that made it."""
+    """The query's vector, and the embedder that made it."""
 
-    name: str
+    by: Identity
     vector: NDArray[np.float32]
 
 
@@ -423,17 +423,20 @@ def hybrid(
     also = np.setdiff1d(near.slots, worded.slots)
     others = np.setdiff1d(worded.slots, near.slots)
     by_words = (worded, score_notes(snapshot, weights, also))
-    by_meaning = (near, snapshot.cosines(asking.name, asking.vector, others.tolist()))
-    joined = join(by_words, by_meaning)
+    by_meaning = (near, snapshot.cosines(asking.by.name, asking.vector, others.tolist()))
+    joined = join(by_words, by_meaning, asking.by.floor)
     found = reorder(snapshot, query, weights, joined, top_k, settings)
     return replace(found, closest=max(near.scores.tolist(), default=0.0), worded=worded.slots[:top_k])
 
 
-def join(by_words: Sequence[Ranked], by_meaning: Sequence[Nearest]) -> Ranked:
-    """lexical / best lexical + MEANING * cosine / best cosine, of every note that is in one of them."""
+def join(by_words: Sequence[Ranked], by_meaning: Sequence[Nearest], floor: float = 0.0) -> Ranked:
+    """lexical / best lexical + MEANING * cosine / best cosine, of every note that is in one of them.
+
+    A cosine counts from the floor on: with some embedders texts that have nothing in common are at .4, or at .7.
+    """
     lexical = {slot: score for part in by_words for slot, score in zip(part.slots, part.scores, strict=True)}
     cosine = {
-        slot: max(score, 0.0)
+        slot: max(score - floor, 0.0)
         for part in by_meaning
         for slot, score in zip(part.slots.tolist(), part.scores.tolist(), strict=True)
     }
@@ -453,7 +456,7 @@ def join(by_words: Sequence[Ranked], by_meaning: Sequence[Nearest]) -> Ranked:
 def _find_near(snapshot: Snapshot, k: int, only: Filter, asking: Asking | None) -> Nearest:
     if asking is None:
         raise InputError("this retriever needs an embedder: Memory(embedder='wordllama') or another")
-    return snapshot.nearest(asking.name, asking.vector, k, only)
+    return snapshot.nearest(asking.by.name, asking.vector, k, only)
 
 
 RETRIEVERS: Mapping[str, Callable[[Snapshot, str, int, Filter, Asking | None], Ranked]] = {

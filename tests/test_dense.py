@@ -124,7 +124,7 @@ def test_a_snapshot_does_not_see_vectors_that_came_after_it(path: Path) -> None:
     embed = Letters()
     with filled(path) as memory, Memory(path, embedder=embed, retriever="dense") as other:
         memory.embed()
-        name = memory._identify(embed)
+        name = memory._identify(embed).name
         vector = embed(["cat"])[0]
         with memory.store.snapshot(Scope("ann")) as snapshot:
             before = set(snapshot.nearest(name, vector, 99, Filter()).slots.tolist())
@@ -169,6 +169,23 @@ def test_the_join_stands_with_one_side_alone_or_none() -> None:
     assert join((Ranked([], []),), (near(),)).slots == []
     assert join((Ranked([4], [2.0]),), (near(),)).scores == [1.0]
     assert join((Ranked([], []),), (near(n4=0.2),)).scores == [MEANING]
+
+
+def test_a_cosine_counts_from_where_unrelated_texts_are() -> None:
+    joined = join((Ranked([1], [1.0]),), (near(n1=0.5, n2=0.75, n3=0.4),), floor=0.5)
+    assert dict(zip(joined.slots, joined.scores, strict=True)) == pytest.approx({1: 1.0, 2: MEANING, 3: 0.0})
+
+
+@pytest.mark.parametrize("base", [0.0, 2.0])
+def test_the_floor_is_what_texts_about_different_things_have(base: float) -> None:
+    def embed(texts: Sequence[str]) -> NDArray[np.float64]:
+        rows = np.stack([np.random.default_rng(len(text)).standard_normal(400) for text in texts])
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        return rows + base * np.eye(1, 400)
+
+    with Memory(":memory:", embedder=embed) as memory:
+        floor = memory._identify(memory.embedder).floor
+    assert floor == pytest.approx(base**2 / (1 + base**2), abs=0.1)
 
 
 def test_hybrid_finds_what_either_side_finds(path: Path) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from waiting import until
 
 from retcon import AsyncMemory, Memory, Scope
-from retcon.embedding import BATCH, PROBE, Background, embed_missing, texts_of
+from retcon.embedding import BATCH, PROBES, Background, embed_missing, texts_of
 from retcon.errors import InputError, ModelError
 from retcon.model.embedders import FunctionEmbed
 from retcon.note import Filter, Note
@@ -36,7 +36,7 @@ class Counted:
         self.calls += 1
         if self.fails_at is not None and self.calls >= self.fails_at:
             raise ModelError("the endpoint is gone")
-        self.seen += [text for text in texts if text != PROBE]
+        self.seen += [text for text in texts if text not in PROBES]
         rows = np.zeros((len(texts), self.dim), np.float32)
         for row, text in zip(rows, texts, strict=True):
             for sign in text.lower():
@@ -118,7 +118,7 @@ def test_two_that_embed_at_once_keep_each_vector_once(path: Path) -> None:
 
     class Meeting(Counted):
         def __call__(self, texts: Sequence[str], /) -> NDArray[np.float32]:
-            if texts != [PROBE]:
+            if texts != PROBES:
                 meet.wait(60)
             return super().__call__(texts)
 

@@ -162,7 +162,7 @@ class TestWithFaiss:
 
     def test_a_snapshot_confirms_what_an_index_finds_without_being_told_of_deletes(self, path: Path) -> None:
         with filled(path) as memory:
-            name = memory._identify(memory.embedder)
+            name = memory._identify(memory.embedder).name
             (first, *_) = found(memory, "topic3 33", 5)
             slot = int(first[1:])
             memory.delete(first)
