@@ -154,6 +154,7 @@ def _lancedb(folder: Path, rows: NDArray[np.float32], wanted: Any, exact: Any) -
     try:
         import lancedb
         import pyarrow as pa
+        from lancedb.index import IvfPq
     except ImportError:
         return None
     began = time.perf_counter()
@@ -164,7 +165,7 @@ def _lancedb(folder: Path, rows: NDArray[np.float32], wanted: Any, exact: Any) -
         flat = pa.FixedSizeListArray.from_arrays(pa.array(part.reshape(-1)), DIM)
         table.add(pa.table({"id": pa.array(np.arange(start, start + len(part))), "vector": flat}, schema=schema))
     added = time.perf_counter() - began
-    built = _clock(lambda: table.create_index(metric="dot", index_type="IVF_PQ"))[1]
+    built = _clock(lambda: table.create_index("vector", config=IvfPq(distance_type="dot")))[1]
     found: dict[str, Any] = {"add_s": added, "index_s": built, "mb": _size(folder.parent, folder.name)}
     for name, refine in (("default", None), ("refined", 10)):
 
