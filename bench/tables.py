@@ -29,6 +29,7 @@ from bench.fidelity import table as fidelity_table
 from bench.first_gate import table as gate_table
 from bench.found import table as found_table
 from bench.ladder_forms import table as ladder_table
+from bench.languages import table as languages_table
 from bench.load import attacked_table, soak_table
 from bench.load import table as load_table
 from bench.operators import table as operator_table
@@ -117,6 +118,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "speed-goals": lambda: speed_goals(_results("speed")),
     "survival": _survival,
     "fidelity": lambda: fidelity_table(_results("fidelity")),
+    "languages": lambda: languages_table(_results("languages")),
     "found": lambda: found_table(_results("found")),
     "ladder-forms": lambda: ladder_table(_results("ladder_forms")),
     "stats": lambda: stats_table(_results("stats")),

@@ -29,11 +29,12 @@ from heapq import heappop, heappush
 from itertools import chain
 
 from retcon import deadline
+from retcon.language import Language
 from retcon.note import MARK, Cluster, Dropped, Hit, Packed, Source
 from retcon.pack import check, one_line, retain
 from retcon.timeline import begins_like_a_head, day, moment, says_day_itself, turns
 from retcon.tokens import LOOSE, Counter, spans
-from retcon.words import query_terms, sentences, stem_words, stems, words
+from retcon.words import sentences
 
 BASE = 0.4  # tuned on LongMemEval; docs/extract.md has the neighbours of these values
 KIND = 0.4
@@ -120,6 +121,7 @@ class Target:
     terms: Mapping[str, str]
     shares: Mapping[str, float]
     kinds: Sequence[Kind]
+    language: Language
 
     def worth(self, text: str, run: Sequence[str]) -> float:
         """Overlap, plus KIND for a kind of thing that is asked for."""
@@ -138,7 +140,7 @@ class Target:
 def extract(cluster: Cluster, budget: int, *, count: Counter) -> Packed:
     """The sentences worth most for the query, within the budget; never empty where a whole note would fit."""
     lines = _lines(cluster)
-    target = _read_query(cluster.query, lines)
+    target = _read_query(cluster.query, lines, cluster.language)
     pieces = _rank(lines, target, cluster.hits)
     page = _page(cluster, pieces, check(budget), count)
     purse = Purse(budget, page, count)
@@ -163,10 +165,10 @@ def _lines(cluster: Cluster) -> list[Line]:
     """Every sentence of the notes that repeat no better one."""
     out: list[Line] = []
     for i in _skip_repeats(cluster.hits):
-        voice = words(cluster.hits[i].note.speaker or "")  # "Ann: I ran" says that Ann ran
+        voice = cluster.language.words(cluster.hits[i].note.speaker or "")  # "Ann: I ran" says that Ann ran
         for j, text in enumerate(sentences(cluster.hits[i].text)):
             deadline.check()
-            out.append(Line(i, j, text, voice + words(text)))
+            out.append(Line(i, j, text, voice + cluster.language.words(text)))
     return out
 
 
@@ -182,17 +184,18 @@ def _rank(lines: Sequence[Line], target: Target, hits: Sequence[Hit]) -> list[Pi
     return sorted(pieces, key=lambda piece: -piece.score)
 
 
-def _read_query(query: str, lines: Sequence[Line]) -> Target:
+def _read_query(query: str, lines: Sequence[Line], language: Language) -> Target:
     """What the query is after among these sentences; a term weighs its BM25 idf, with sentences as documents."""
     runs = [line.words for line in lines]
     distinct = sorted(set().union(*runs))
-    wanted = dict.fromkeys(query_terms(query))
-    terms = {word: stem for word, stem in zip(distinct, stem_words(distinct), strict=True) if stem in wanted}
+    wanted = dict.fromkeys(language.query_terms(query))
+    terms = {word: stem for word, stem in zip(distinct, language.stem_words(distinct), strict=True) if stem in wanted}
     df = Tally(chain.from_iterable({terms[word] for word in run if word in terms} for run in runs))
     weight = {term: math.log(1 + (len(runs) - df[term] + 0.5) / (df[term] + 0.5)) for term in wanted}
     total = sum(weight.values()) or 1.0
     shares = {term: value / total for term, value in weight.items()}
-    return Target(terms, shares, [kind for kind in KINDS if kind.asked.search(query)])
+    kinds = KINDS if language.is_english else ()
+    return Target(terms, shares, [kind for kind in kinds if kind.asked.search(query)], language)
 
 
 def _skip_repeats(hits: Sequence[Hit]) -> list[int]:
@@ -277,7 +280,8 @@ def _page(cluster: Cluster, pieces: Sequence[Piece], budget: int, count: Counter
     notes = cluster.notes
     days = [day(note) for note in notes]
     names = [one_line(note.speaker or "") for note in notes]
-    if len(set(names)) == 1 and not set(stems(names[0])) & set(stems(cluster.query)):
+    read = cluster.language.stems
+    if len(set(names)) == 1 and not set(read(names[0])) & set(read(cluster.query)):
         names = [""] * len(notes)  # one voice throughout, which the query does not name
     page = Page(
         days, [f"{name}:" if name else "" for name in names], [note.session for note in notes], turns(cluster.hits),
@@ -434,7 +438,7 @@ class Runs:
 
 def _values(text: str, places: Sequence[tuple[int, int]], target: Target) -> list[float]:
     """What each span of the sentence is worth: its words of the query; of the kinds that are asked for, the nearest."""
-    runs = [words(text[start:end]) for start, end in places]
+    runs = [target.language.words(text[start:end]) for start, end in places]
     starts = [start for start, _ in places]
     values = [target.overlap(run) for run in runs]
     held = {i for i, run in enumerate(runs) if any(not kind.words.isdisjoint(run) for kind in target.kinds)}
@@ -482,7 +486,7 @@ def _part(piece: Piece, target: Target, purse: Purse) -> Piece | None:
     if size < 0:
         return None
     part = runs.take(size)
-    enough = piece.matches and len(words(part.text)) >= TELLING if purse.taken else bool(part.text)
+    enough = piece.matches and len(target.language.words(part.text)) >= TELLING if purse.taken else bool(part.text)
     return part if enough else None
 
 

@@ -11,39 +11,38 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from retcon import answer, jsonl, pack, retrieve, validate
 from retcon.candidates import drop_filler, gather
 from retcon.deadline import UNLIMITED, TimeLimit, check_timeout
 from retcon.embedding import Background, Identity, embed_missing, identify
-from retcon.errors import InputError, MissingExtraError, StoreError, quote
+from retcon.errors import InputError, StoreError, quote
 from retcon.evidence import weigh
-from retcon.features import features, query_type
+from retcon.features import SPREAD, TYPES, measure, query_type
 from retcon.habits import Hints
 from retcon.ladder import Answer, Look, climb, finish, first_look, replace_action
+from retcon.language import language
 from retcon.model import Chat, Embed, HashingEmbed, chat, embedder
 from retcon.model.embed import within
-from retcon.model.embedders import OFFLINE, Encode
+from retcon.model.embedders import Encode
 from retcon.model.rerank import Rerank, Score
 from retcon.model.rerankers import reranker
 from retcon.note import Cluster, Decision, Hit, Note, Recall, Scope
+from retcon.opening import check_guard, check_path, choose_feature_embed, find_quiet, open_router
 from retcon.operate import PROMPTS, check_actions, usable
-from retcon.perform import GUARDS, Guard, Performer
-from retcon.route import SHIPPED, Mismatch, Router, default_router
+from retcon.perform import Guard, Performer
+from retcon.route import Mismatch, Router
 from retcon.screen import Hook, check_hook, screen
 from retcon.store import Deleted, Order, Progress
 from retcon.store.connections import Sync
 from retcon.store.sqlite import SqliteStore
-from retcon.tokens import Counter, check_budget, counter
+from retcon.tokens import Counter, check_budget, counter, remember
 from retcon.trace import span
 from retcon.where import NoWords, ScopeWords, Where, WhereWords, refuse_words, resolve, resolve_scope
 from retcon.why import explain
@@ -56,7 +55,6 @@ DEFAULT_BUDGET = 256
 TIMEOUT = 60.0  # seconds of one recall or ask for a model that the memory opens; another kind has its own
 Expiry = str | date | timedelta  # a datetime is a date
 Versions = Literal["all", "one"]  # of a note that is deleted
-MODELS = ("model", "reader")  # of what a router was learned with
 
 
 def utc_now() -> datetime:
@@ -67,6 +65,16 @@ def utc_now() -> datetime:
 def random_id() -> str:
     """An id for a note whose caller gave none."""
     return os.urandom(16).hex()
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One query's candidates and what is known of them before any action is tried."""
+
+    cluster: Cluster
+    budget: int
+    count: Counter  # no text twice
+    features: Mapping[str, float]  # those that the router reads
 
 
 class Memory(Hints):
@@ -95,6 +103,7 @@ class Memory(Hints):
         focus: bool = True,
         guard: Guard = "warn",
         sync: Sync = "full",
+        language: str | None = None,
         stamp: bool = True,
         before_store: Hook | None = None,
         now: Callable[[], datetime] = utc_now,
@@ -126,6 +135,9 @@ class Memory(Hints):
         this query. `guard="strict"` takes the best action without a model in place of a record that states a number,
         date or name which no source supports; "warn" keeps it and says so.
 
+        `language` is that of the notes, for a new file: by name ("german") or code ("de"), English if not said; "none"
+        takes words as they are. A file keeps its language; `reindex` changes it.
+
         A note that is added without a timestamp is of the day on which it was stored; with `stamp=False` of none.
 
         `before_store` may redact or refuse notes: it gets each before it is stored, and returns it, a changed copy, or
@@ -134,11 +146,11 @@ class Memory(Hints):
         A write that has returned survives a kill of the process and, with `sync="full"`, a loss of power; "normal" is
         quicker and may lose the last writes with the power, never more.
         """
-        self.router = _router(router, writes=model is not None)
+        self.router = open_router(router, writes=model is not None)
         self.count: Counter = _counter(counter)
         self.embedder: Embed = _embedder(embedder if embedder is not None else self.router.embedder)
         self.reranker = None if reranker is None else _reranker(reranker)
-        self._feature_embed = self._choose_feature_embed()
+        self._feature_embed = choose_feature_embed(self.router, self.embedder)
         named = embedder is not None and embedder != "hashing" and not isinstance(self.embedder, HashingEmbed)
         self.retriever = retrieve.check_retriever(retriever or ("hybrid" if named else "bm25"))
         self.top_k = validate.whole("top_k", top_k)
@@ -150,26 +162,14 @@ class Memory(Hints):
         self.chat = None if model is None else chat(model, name=model_name, key=api_key, timeout=given or TIMEOUT)
         parts = ((model, self.chat), (embedder, self.embedder), (reranker, self.reranker))
         self._opened = [part for given, part in parts if isinstance(given, str)]
-        self._mismatch, self._reader_mismatch = self._compare_router(focus, quiet=_quiet(router))
-        self.store = SqliteStore(_path(path), sync=sync)
+        self._mismatch, self._reader_mismatch = self._compare_router(focus, quiet=find_quiet(router))
+        spoken = None if language is None else _language(language)
+        self.store = SqliteStore(check_path(path), sync=sync, language=spoken)
         self._identity: Identity | None = None
         self._background = Background(self.embed) if embed_in_background else None
         self._performer = Performer(
-            store=self.store, count=self.count, chat=self.chat, focus=focus, guard=_guard(guard)
+            store=self.store, count=self.count, chat=self.chat, focus=focus, guard=check_guard(guard)
         )
-
-    def _choose_feature_embed(self) -> Embed:
-        """What the router's features are computed with: the embedder that it learned with, where that needs no network.
-
-        Never the caller's own, unless it is that very one, or nobody knows how to open the one that it learned with.
-        """
-        learned = self.router.embedder
-        if learned not in OFFLINE or (isinstance(self.embedder, OFFLINE[learned]) and self.embedder.name == learned):
-            return self.embedder
-        try:
-            return OFFLINE[learned]()
-        except MissingExtraError:
-            return self.embedder
 
     def _compare_router(self, focus: bool, quiet: Collection[str]) -> tuple[Mismatch, Mismatch]:
         """In what this memory, and then its reader, is not what its router learned on."""
@@ -252,7 +252,7 @@ class Memory(Hints):
         return self._store([validate.note(fields, created_at=self._stamp())])[0]
 
     def _store(self, notes: Iterable[Note]) -> list[Note]:
-        stored = self.store.get_many(self.store.add(list(screen(notes, self.before_store))))
+        stored = self.store.put(list(screen(notes, self.before_store)))
         self._wake()
         return stored
 
@@ -382,8 +382,8 @@ class Memory(Hints):
     ) -> Decision:
         """The decision alone: which action, by what numbers. Writes no text."""
         where = resolve(where, words)
-        cluster = self._cluster(validate.query(query), where, fill=fill)
-        return self._decide(cluster, check_budget(budget), None, check_actions(exclude))
+        case = self._case(validate.query(query), check_budget(budget), where, fill=fill, embed=self.embedder)
+        return self._decide(case, None, check_actions(exclude))
 
     def recall(
         self,
@@ -411,20 +411,28 @@ class Memory(Hints):
         budget, exclude = check_budget(budget), check_actions(exclude)
         where = resolve(where, words)
         embed = within(self.embedder, limit)
-        cluster = self._cluster(validate.query(query), where, fill=fill, embed=embed)
-        decision = self._decide(cluster, budget, action, exclude)
-        return self._recall(cluster, decision, exclude, started, limit)
+        case = self._case(validate.query(query), budget, where, fill=fill, embed=embed)
+        return self._recall(case, self._decide(case, action, exclude), exclude, started, limit)
 
     def _limit(self, timeout: float | None) -> TimeLimit:
         """The time that the model has for a call which begins now."""
         seconds = self.timeout if timeout is None else timeout
         return UNLIMITED if seconds is None else TimeLimit.of(seconds)
 
-    def _cluster(self, query: str, where: Where, *, fill: bool = True, embed: Embed | None = None) -> Cluster:
+    def _case(self, query: str, budget: int, where: Where, *, fill: bool, embed: Embed) -> _Case:
+        """The query's candidates with all that is measured of them once, whatever is then tried."""
+        count = remember(self.count)
+        cluster = self._cluster(query, where, count, fill=fill, embed=embed)
+        return _Case(cluster, budget, count, self._features(cluster, budget, count))
+
+    def _cluster(
+        self, query: str, where: Where, count: Counter | None = None, *, fill: bool = True, embed: Embed | None = None
+    ) -> Cluster:
         found = self._search(query, where, self.top_k, fill=True, embed=embed)
         evidence = weigh(found.match)
         hits = found.hits if fill else drop_filler(found.hits, evidence)
-        gathered = gather(query, hits, count=self.count, cap=self.cap, evidence=evidence)
+        count = count or self.count
+        gathered = gather(query, hits, count=count, cap=self.cap, evidence=evidence, language=found.language)
         return replace(gathered, warnings=found.warnings)
 
     def _search(
@@ -448,10 +456,8 @@ class Memory(Hints):
             self._identity = identify(self.store, embed)
         return self._identity
 
-    def _decide(
-        self, cluster: Cluster, budget: int, action: str | None, exclude: Collection[str], *, model: bool = True
-    ) -> Decision:
-        x = self._features(cluster, budget)
+    def _decide(self, case: _Case, action: str | None, exclude: Collection[str], *, model: bool = True) -> Decision:
+        x, budget = case.features, case.budget
         if action is not None:
             (action,) = check_actions([action])
             free = self.router.decide(x, budget=budget)
@@ -461,49 +467,51 @@ class Memory(Hints):
             decision = self.router.decide_next(x, budget=budget, available=available, exclude=exclude, climb=model)
         return self._mismatch.mark(decision)
 
-    def _features(self, cluster: Cluster, budget: int) -> NDArray[np.float64]:
+    def _features(self, cluster: Cluster, budget: int, count: Counter) -> dict[str, float]:
+        """What the router reads, and what costs nothing besides."""
+        reads, notes = self.router.reads, cluster.notes
         with span("retcon.features"):
-            return features(
+            return measure(
                 budget=budget,
                 costs=cluster.costs,
-                fit=pack.fit_fraction(cluster, budget, count=self.count, costs=cluster.costs),
-                sessions=[note.session for note in cluster.notes],
-                vectors=self._feature_embed([note.text for note in cluster.notes]),
-                types=query_type(cluster.query),
+                fit=pack.fit_fraction(cluster, budget, count=count, costs=cluster.costs),
+                sessions=[note.session for note in notes],
+                vectors=None if reads.isdisjoint(SPREAD) else self._feature_embed([note.text for note in notes]),
+                types=None if reads.isdisjoint(TYPES) else query_type(cluster.query),
             )
 
     def _recall(
-        self, cluster: Cluster, decision: Decision, exclude: tuple[str, ...], started: float, limit: TimeLimit
+        self, case: _Case, decision: Decision, exclude: tuple[str, ...], started: float, limit: TimeLimit
     ) -> Recall:
-        safe = partial(self._safe_action, cluster, decision.budget, (*exclude, decision.action))
-        found = self._performer.perform(cluster, decision, safe, limit)
+        safe = partial(self._safe_action, case, (*exclude, decision.action))
+        found = replace(self._performer, count=case.count).perform(case.cluster, decision, safe, limit)
         found = replace(
             found,
             tried=tuple(dict.fromkeys((*exclude, decision.action, found.action))),
             usage=replace(found.usage, seconds=time.perf_counter() - started),
-            again=partial(self._escalate, cluster, decision.budget),
+            again=partial(self._escalate, case),
         )
         return replace(found, why=explain(found))
 
-    def _safe_action(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> str:
+    def _safe_action(self, case: _Case, tried: tuple[str, ...]) -> str:
         """The router's choice among the actions that need no model: of those not tried yet, while there is one."""
         known = set(usable(None))
         spent = tuple(sorted(known.intersection(tried)))
-        return self._decide(cluster, budget, None, spent if len(spent) < len(known) else (), model=False).action
+        return self._decide(case, None, spent if len(spent) < len(known) else (), model=False).action
 
-    def _next(self, cluster: Cluster, budget: int, limit: TimeLimit, tried: tuple[str, ...]) -> Recall | None:
+    def _next(self, case: _Case, limit: TimeLimit, tried: tuple[str, ...]) -> Recall | None:
         """The recall by the best action not tried yet; None when every action has been."""
         if not set(usable(self.chat)).difference(tried):
             return None
         started = time.perf_counter()
-        return self._recall(cluster, self._decide(cluster, budget, None, tried), tried, started, limit)
+        return self._recall(case, self._decide(case, None, tried), tried, started, limit)
 
-    def _escalate(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> Recall | None:
+    def _escalate(self, case: _Case, tried: tuple[str, ...]) -> Recall | None:
         """The next best recall whose action was not tried: one that fell back to a text seen before is passed over."""
         limit = self._limit(None)
-        found = self._next(cluster, budget, limit, tried)
+        found = self._next(case, limit, tried)
         while found is not None and found.action in tried:
-            after = self._next(cluster, budget, limit, found.tried)
+            after = self._next(case, limit, found.tried)
             found = after and replace(after, warnings=found.warnings + after.warnings, usage=found.usage + after.usage)
         return found
 
@@ -588,16 +596,16 @@ class Memory(Hints):
     ) -> Generator[Look, None, Answer]:
         started, limit = time.perf_counter(), self._limit(timeout)
         embed = within(self.embedder, limit)
-        cluster = self._cluster(question, where, fill=fill, embed=embed)
-        decision = first_look(self._decide(cluster, budget, None, ()), whole=safe)
+        case = self._case(question, budget, where, fill=fill, embed=embed)
+        decision = first_look(self._decide(case, None, ()), whole=safe)
         decision = self._reader_mismatch.mark(decision)
         order = decision.order  # empty where the router has no ladder: then every action may have its turn
         return (
             yield from climb(
                 question,
-                self._recall(cluster, decision, (), started, limit),
+                self._recall(case, decision, (), started, limit),
                 read=partial(answer.read, chat=reader, cache=self.store, limit=limit),
-                find_next=partial(self._next, cluster, budget, limit),
+                find_next=partial(self._next, case, limit),
                 steps={*order, *self.router.own_actions(usable(self.chat))} if order else (),
                 safe=safe,
                 late=lambda: limit.over,
@@ -682,8 +690,20 @@ class Memory(Hints):
         """Now, as expiries are kept."""
         return validate.utc(self.now())
 
+    @property
+    def language(self) -> str:
+        """The language that the notes are indexed in, by name."""
+        return self.store.language.name
+
+    def reindex(self, language: str | None = None, *, progress: Progress | None = None) -> int:
+        """How many notes were indexed anew, in this language or, where none is named, in the one they have.
+
+        It is one transaction: whoever reads meanwhile finds what was there before, and a kill leaves that.
+        """
+        return self.store.reindex(None if language is None else _language(language), progress=progress)
+
     def stats(self) -> dict[str, int | str]:
-        """Facts about the store: schema, counts of notes, scopes, records and vectors, bytes, a quick check."""
+        """Facts about the store: schema, language, counts of notes, scopes, records, vectors, bytes, a quick check."""
         return self.store.stats()
 
     def cache_stats(self) -> dict[str, int]:
@@ -739,34 +759,4 @@ def _answer_last(looks: Generator[Look, None, Answer]) -> Generator[Look | Answe
     yield found
 
 
-def _guard(given: str) -> Guard:
-    if given not in GUARDS:
-        raise InputError(f"guard is 'warn' or 'strict', not {quote(given)}")
-    return cast(Guard, given)
-
-
-def _router(given: Router | str | os.PathLike[str] | None, *, writes: bool) -> Router:
-    if given is None:
-        return default_router(writes=writes)
-    return given if isinstance(given, Router) else Router.load(given)
-
-
-def _quiet(router: Router | str | os.PathLike[str] | None) -> tuple[str, ...]:
-    """In what a router may differ from its memory without a warning; there is no certificate then all the same.
-
-    Those that ship were learned with an older renderer; the default serves with any model and any retriever.
-    """
-    shipped = router is None or (isinstance(router, str) and router in SHIPPED)
-    return (("renderer",) if shipped else ()) + ((*MODELS, "retriever") if router is None else ())
-
-
-def _path(path: str | os.PathLike[str]) -> str:
-    path = os.fspath(path) if isinstance(path, os.PathLike) else path
-    if not isinstance(path, str) or not path or "\0" in path:
-        raise InputError("a memory needs a path, or ':memory:'")
-    if "://" in path:
-        raise InputError(f"{path.split('://')[0]}:// stores are not part of this version: give a file path")
-    return path
-
-
-_counter, _embedder, _reranker = counter, embedder, reranker  # the constructor's arguments have the same names
+_counter, _embedder, _language, _reranker = counter, embedder, language, reranker  # the constructor's have these names

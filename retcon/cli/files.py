@@ -1,5 +1,4 @@
-"""`retcon check`, `backup`, `restore`, `purge`, `embed`: is the file sound, how a copy comes and goes, what leaves it,
-and the vectors of its notes."""
+"""`retcon check`, `backup`, `restore`, `embed`, `purge` and `reindex`: is the file sound, and what is in it."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ import typer
 
 from retcon.cli import options as opt
 from retcon.cli import show
-from retcon.cli.options import flag
+from retcon.cli.options import flag, option
 from retcon.errors import InputError, StoreError
 from retcon.note import Scope
 from retcon.store import backup as copies
@@ -24,6 +23,7 @@ EMBED = (
     "retcon embed agent.db --embedder sentence-transformers:all-MiniLM-L6-v2 --drop-others",
 )
 PURGE = ("retcon purge", "retcon purge --db agent.db --json")
+REINDEX = ("retcon reindex agent.db --language german", "retcon reindex --language none", "retcon reindex --json")
 
 Replace = Annotated[bool, flag("--replace", "Take the place of a file that is there.")]
 
@@ -124,6 +124,30 @@ def embed(
     if as_json:
         return show.document(found)
     return show.out(f"embedded {show.plural(done, 'note')}, {found['vectors']} vectors are kept")
+
+
+def reindex(
+    file: Annotated[str | None, typer.Argument(metavar="FILE", help="The store; that of --db if not said.")] = None,
+    *,
+    language: Annotated[
+        str | None, option("--language", "NAME", "To index in: german or de, ...; as it is, if not said.")
+    ] = None,
+    db: opt.Db = opt.DB,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Index every note anew, in another language if you say so.
+
+    It is one transaction: others find what was there before until it is done, and a kill leaves that. Raw notes stay
+    as they are.
+    """
+    path = file or db
+    with opt.open_memory(path) as memory:
+        with show.bar("reindex", memory.store.count(Scope(), superseded=False)) as progress:
+            done = memory.reindex(language, progress=progress)
+        now = memory.language
+    if as_json:
+        return show.document({"path": path, "notes": done, "language": now})
+    return show.out(f"{path}: {show.plural(done, 'note')} indexed in {now}")
 
 
 def _tell_copy(what: str, path: str, found: Check, *, as_json: bool) -> None:

@@ -78,6 +78,7 @@ def serve(
     port: Annotated[int, option("--port", "PORT", "0 takes a free one.", min=0, max=65535)] = PORT,
     keys: KeyFile = None,
     setup: opt.Setup,
+    language: opt.LanguageName = None,
     reports: Annotated[
         Path | None, option("--reports", "DIR", "Reports of 'retcon report' to show on the page.")
     ] = None,
@@ -110,7 +111,8 @@ def serve(
         sys.stdout.flush()
 
     allowed = Limits(**asdict(limits))
-    with closing(kept), setup.open(db, create=True, embed_in_background=embed_in_background) as memory:
+    later = embed_in_background
+    with closing(kept), setup.open(db, create=True, language=language, embed_in_background=later) as memory:
         run(memory, host=host, port=port, keys=kept, limits=allowed, reports=reports, log=log.value, ready=ready)
 
 

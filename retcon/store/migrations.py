@@ -200,6 +200,8 @@ BEGIN SELECT RAISE(ABORT, 'a raw note cannot be changed: supersede it'); END;
 # 5: long notes are indexed by passages too, and neither borrow words from the turn before nor lend them to the next.
 _V5 = """
 ALTER TABLE doc ADD COLUMN passages BLOB;  -- of a long note: how many, their lengths, and 32 bits of each term's key
+CREATE INDEX doc_long ON doc (scope, slot) WHERE passages IS NOT NULL;
+ALTER TABLE seal ADD COLUMN language TEXT NOT NULL DEFAULT 'english';  -- that the notes are indexed in
 """
 
 # 5, too: vectors by passage, under the embedder that made them. Older ones are of whole notes: they are made again.
