@@ -1,6 +1,6 @@
 """Vectors held in this process: a matrix for each pool, brought up to date before it is searched.
 
-A matrix is float32: NumPy multiplies that at the speed of memory, and float16 thirty times slower. All matrices of a
+A matrix is float32: NumPy multiplies that at the speed of memory, and float16 ten times slower. All matrices of a
 store together take at most `MOST_BYTES`; those searched longest ago go first. A pool that is larger alone is read
 from the file in blocks at every search, and none of it is held.
 """
