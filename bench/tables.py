@@ -36,6 +36,7 @@ from bench.load import table as load_table
 from bench.operators import table as operator_table
 from bench.pilot import tables as pilot_tables
 from bench.retrieval import table as retrieval_table
+from bench.speed.hybrid import table as hybrid_table
 from bench.speed.page import section as speed_section
 from bench.speed.page import table as speed_goals
 from bench.stats import table as stats_table
@@ -118,6 +119,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "budgets-survival": lambda: survival_table(_results("budgets")),
     "operators": lambda: operator_table(_results("operators")),
     "operators-cpu": lambda: operator_table(_results("operators-cpu")),
+    "hybrid": lambda: hybrid_table(_results("hybrid")),
     "speed": lambda: speed_section(_results("speed")),
     "speed-goals": lambda: speed_goals(_results("speed")),
     "survival": _survival,

@@ -17,6 +17,8 @@ from retcon.errors import StoreError
 from retcon.habits import Hints
 from retcon.memory import DEFAULT_PATH, Memory
 from retcon.model import Chat, Embed
+from retcon.model.embedders import Encode
+from retcon.model.rerank import Rerank, Score
 from retcon.note import Recall
 from retcon.perform import Guard
 from retcon.route import Router
@@ -32,8 +34,10 @@ class Options(TypedDict, total=False):
 
     router: Router | str | os.PathLike[str] | None
     counter: str | Callable[[str], int] | None
-    retriever: str
-    embedder: str | Embed | None
+    retriever: str | None
+    embedder: str | Embed | Encode | None
+    embed_in_background: bool
+    reranker: str | Rerank | Score | None
     top_k: int
     cap: int
     model: str | Chat | None
@@ -99,6 +103,7 @@ class AsyncMemory(Hints):
     delete_all = _on_thread(Memory.delete_all)
     purge = _on_thread(Memory.purge)
     count_unpurged = _on_thread(Memory.count_unpurged)
+    embed = _on_thread(Memory.embed)
     get = _on_thread(Memory.get)
     get_all = _on_thread(Memory.get_all)
     history = _on_thread(Memory.history)

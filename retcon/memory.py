@@ -9,29 +9,35 @@ import contextlib
 import math
 import os
 import time
+import warnings
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from retcon import answer, jsonl, pack, retrieve, validate
 from retcon.candidates import drop_filler, gather
 from retcon.deadline import UNLIMITED, TimeLimit, check_timeout
+from retcon.embedding import Background, Identity, embed_missing, identify
 from retcon.errors import InputError, StoreError, quote
 from retcon.evidence import weigh
 from retcon.features import SPREAD, TYPES, measure, query_type
 from retcon.habits import Hints
 from retcon.ladder import Answer, Look, climb, finish, first_look, replace_action
 from retcon.language import language
-from retcon.model import Chat, Embed, chat, embedder
+from retcon.model import Chat, Embed, HashingEmbed, chat, embedder
 from retcon.model.embed import within
+from retcon.model.embedders import Encode
+from retcon.model.rerank import Rerank, Score
+from retcon.model.rerankers import reranker
 from retcon.note import Cluster, Decision, Hit, Note, Recall, Scope
+from retcon.opening import check_guard, check_path, choose_feature_embed, find_quiet, open_router
 from retcon.operate import PROMPTS, check_actions, usable
-from retcon.perform import GUARDS, Guard, Performer
-from retcon.route import SHIPPED, Mismatch, Router, default_router
+from retcon.perform import Guard, Performer
+from retcon.route import Mismatch, Router
 from retcon.screen import Hook, check_hook, screen
 from retcon.store import Deleted, Order, Progress
 from retcon.store.connections import Sync
@@ -49,7 +55,6 @@ DEFAULT_BUDGET = 256
 TIMEOUT = 60.0  # seconds of one recall or ask for a model that the memory opens; another kind has its own
 Expiry = str | date | timedelta  # a datetime is a date
 Versions = Literal["all", "one"]  # of a note that is deleted
-MODELS = ("model", "reader")  # of what a router was learned with
 
 
 def utc_now() -> datetime:
@@ -85,8 +90,10 @@ class Memory(Hints):
         *,
         router: Router | str | os.PathLike[str] | None = None,
         counter: str | Callable[[str], int] | None = None,
-        retriever: str = "bm25",
-        embedder: str | Embed | None = None,
+        retriever: str | None = None,
+        embedder: str | Embed | Encode | None = None,
+        embed_in_background: bool = False,
+        reranker: str | Rerank | Score | None = None,
         top_k: int = 20,
         cap: int = 2048,
         model: str | Chat | None = None,
@@ -106,8 +113,19 @@ class Memory(Hints):
 
         `router` decides: a Router, its JSON file or the name of one that ships; by default one learned on LongMemEval
         where there is a model, else the evidence-fit rule. `counter` counts tokens: "estimate",
-        "alphanumeric", "bpe", or any callable. `retriever` is bm25, bm25-plain, dense or hybrid; `top_k`
-        and `cap` bound the candidates (notes, tokens). `now` and `new_id` are the only sources of time and chance.
+        "alphanumeric", "bpe", or any callable. `top_k` and `cap` bound the candidates (notes, tokens). `now` and
+        `new_id` are the only sources of time and chance.
+
+        `embedder` turns text into vectors: a provider and its model ("openai:text-embedding-3-small",
+        "ollama:nomic-embed-text"), the base URL of an OpenAI-compatible endpoint, "sentence-transformers:NAME",
+        "fastembed:NAME", "model2vec:NAME", "wordllama", "hashing", a function from texts to rows, or an Embed object.
+        `retriever` is bm25, bm25-plain, dense or hybrid; if not said, hybrid where an embedder other than hashing is
+        named, else bm25. A search embeds the notes that lack vectors first; with `embed_in_background` a thread does
+        that after every add, and a search uses what there is.
+
+        `reranker` orders the best 50 notes of every search anew, by reading each together with the query:
+        "sentence-transformers:NAME", "fastembed:NAME", the base URL of an endpoint with /rerank, or a function from a
+        query and texts to scores. Where it fails the order stays, with a warning.
 
         `model` writes records and reads answers: a provider and its model ("openai:gpt-4o-mini", "ollama:llama3.2"),
         the base URL of an OpenAI-compatible endpoint, the path of a .gguf file, or a Chat object; without one nothing
@@ -128,29 +146,35 @@ class Memory(Hints):
         A write that has returned survives a kill of the process and, with `sync="full"`, a loss of power; "normal" is
         quicker and may lose the last writes with the power, never more.
         """
-        self.router = _router(router, writes=model is not None)
+        self.router = open_router(router, writes=model is not None)
         self.count: Counter = _counter(counter)
-        self.embed: Embed = _embedder(embedder if embedder is not None else self.router.embedder)
-        self.retriever = retrieve.check_retriever(retriever)
+        self.embedder: Embed = _embedder(embedder if embedder is not None else self.router.embedder)
+        self.reranker = None if reranker is None else _reranker(reranker)
+        self._feature_embed = choose_feature_embed(self.router, self.embedder)
+        named = embedder is not None and embedder != "hashing" and not isinstance(self.embedder, HashingEmbed)
+        self.retriever = retrieve.check_retriever(retriever or ("hybrid" if named else "bm25"))
         self.top_k = validate.whole("top_k", top_k)
         self.cap = validate.whole("cap", cap, most=10_000_000)
         self.stamp, self.now, self.new_id = stamp, now, new_id
         self.before_store = check_hook(before_store)
-        self._owns_chat = isinstance(model, str)
         given = None if timeout is None else check_timeout(timeout)
-        self.timeout = TIMEOUT if given is None and self._owns_chat else given
+        self.timeout = TIMEOUT if given is None and isinstance(model, str) else given
         self.chat = None if model is None else chat(model, name=model_name, key=api_key, timeout=given or TIMEOUT)
-        self._mismatch, self._reader_mismatch = self._compare_router(focus, quiet=_quiet(router))
+        parts = ((model, self.chat), (embedder, self.embedder), (reranker, self.reranker))
+        self._opened = [part for given, part in parts if isinstance(given, str)]
+        self._mismatch, self._reader_mismatch = self._compare_router(focus, quiet=find_quiet(router))
         spoken = None if language is None else _language(language)
-        self.store = SqliteStore(_path(path), sync=sync, language=spoken)
+        self.store = SqliteStore(check_path(path), sync=sync, language=spoken)
+        self._identity: Identity | None = None
+        self._background = Background(self.embed) if embed_in_background else None
         self._performer = Performer(
-            store=self.store, count=self.count, chat=self.chat, focus=focus, guard=_guard(guard)
+            store=self.store, count=self.count, chat=self.chat, focus=focus, guard=check_guard(guard)
         )
 
     def _compare_router(self, focus: bool, quiet: Collection[str]) -> tuple[Mismatch, Mismatch]:
         """In what this memory, and then its reader, is not what its router learned on."""
         running: dict[str, Any] = {
-            "embedder": self.embed.name, "counter": self.count.name, "retriever": self.retriever,
+            "embedder": self._feature_embed.name, "counter": self.count.name, "retriever": self.retriever,
             "top_k": self.top_k, "cap": self.cap, "renderer": pack.RENDERER, "accounting": "rendered",
             "types": "guessed",
         }  # fmt: skip
@@ -228,7 +252,34 @@ class Memory(Hints):
         return self._store([validate.note(fields, created_at=self._stamp())])[0]
 
     def _store(self, notes: Iterable[Note]) -> list[Note]:
-        return self.store.put(list(screen(notes, self.before_store)))
+        stored = self.store.put(list(screen(notes, self.before_store)))
+        self._wake()
+        return stored
+
+    def embed(
+        self,
+        *,
+        where: Where | None = None,
+        drop_others: bool = False,
+        progress: Progress | None = None,
+        **words: Unpack[ScopeWords],
+    ) -> int:
+        """How many notes got the vectors that they lacked, of the scope or of everyone.
+
+        Works in batches that are kept one by one: after a kill, or an error of the embedder, the next call goes on from
+        there. `progress` is called with the number of notes so far. `drop_others` removes the vectors of every other
+        embedder in the end.
+        """
+        scope = Where(resolve_scope(where, words)).unexpired(self.now())
+        name = self._identify(self.embedder).name
+        done = embed_missing(self.store, scope, self.embedder, name=name, progress=progress)
+        if drop_others:
+            self.store.drop_vectors(keep=name)
+        return done
+
+    def _wake(self) -> None:
+        if self._background is not None:
+            self._background.wake()
 
     def delete(self, id: str | Iterable[str], *, versions: Versions = "all") -> Deleted:  # noqa: A002
         """What went: the note, or notes, with every record, index entry and vector on them, in one transaction.
@@ -312,7 +363,10 @@ class Memory(Hints):
         """The best notes for the query, each with its score."""
         where = resolve(where, words)
         top_k = self.top_k if top_k is None else validate.whole("top_k", top_k)
-        return list(self._search(validate.query(query), where, top_k, fill=False).hits)
+        found = self._search(validate.query(query), where, top_k, fill=False)
+        for warning in found.warnings:
+            warnings.warn(warning, stacklevel=2)
+        return list(found.hits)
 
     # -- the decision and the text -------------------------------------------------------------------------------------
 
@@ -328,7 +382,7 @@ class Memory(Hints):
     ) -> Decision:
         """The decision alone: which action, by what numbers. Writes no text."""
         where = resolve(where, words)
-        case = self._case(validate.query(query), check_budget(budget), where, fill=fill, embed=self.embed)
+        case = self._case(validate.query(query), check_budget(budget), where, fill=fill, embed=self.embedder)
         return self._decide(case, None, check_actions(exclude))
 
     def recall(
@@ -356,7 +410,7 @@ class Memory(Hints):
         started, limit = time.perf_counter(), self._limit(timeout)
         budget, exclude = check_budget(budget), check_actions(exclude)
         where = resolve(where, words)
-        embed = within(self.embed, limit)
+        embed = within(self.embedder, limit)
         case = self._case(validate.query(query), budget, where, fill=fill, embed=embed)
         return self._recall(case, self._decide(case, action, exclude), exclude, started, limit)
 
@@ -369,7 +423,7 @@ class Memory(Hints):
         """The query's candidates with all that is measured of them once, whatever is then tried."""
         count = remember(self.count)
         cluster = self._cluster(query, where, count, fill=fill, embed=embed)
-        return _Case(cluster, budget, count, self._features(cluster, budget, count, embed))
+        return _Case(cluster, budget, count, self._features(cluster, budget, count))
 
     def _cluster(
         self, query: str, where: Where, count: Counter | None = None, *, fill: bool = True, embed: Embed | None = None
@@ -378,18 +432,29 @@ class Memory(Hints):
         evidence = weigh(found.match)
         hits = found.hits if fill else drop_filler(found.hits, evidence)
         count = count or self.count
-        return gather(query, hits, count=count, cap=self.cap, evidence=evidence, language=found.language)
+        gathered = gather(query, hits, count=count, cap=self.cap, evidence=evidence, language=found.language)
+        return replace(gathered, warnings=found.warnings)
 
     def _search(
         self, query: str, where: Where, top_k: int, *, fill: bool, embed: Embed | None = None
     ) -> retrieve.Search:
-        where, embed = where.unexpired(self.now()), embed or self.embed
+        where, embed = where.unexpired(self.now()), embed or self.embedder
         with span("retcon.retrieve", top_k=top_k):
-            if self.retriever in retrieve.NEEDS_VECTORS:
-                retrieve.embed_missing(self.store, where, embed)
+            known = self._identify(embed) if self.retriever in retrieve.NEEDS_VECTORS else None
+            if known is not None and self._background is None:
+                embed_missing(self.store, where, embed, name=known.name)
+            if known is not None:
+                self.store.refresh_indexes(where.scope, known.name)
             return retrieve.find(
-                self.store, query, where, top_k=top_k, retriever=self.retriever, embed=embed, fill=fill
-            )
+                self.store, query, where, top_k=top_k, retriever=self.retriever, embed=embed, known=known, fill=fill,
+                reranker=self.reranker,
+            )  # fmt: skip
+
+    def _identify(self, embed: Embed) -> Identity:
+        """The embedder as the store knows it; it is asked for a few vectors to tell, once."""
+        if self._identity is None:
+            self._identity = identify(self.store, embed)
+        return self._identity
 
     def _decide(self, case: _Case, action: str | None, exclude: Collection[str], *, model: bool = True) -> Decision:
         x, budget = case.features, case.budget
@@ -402,7 +467,7 @@ class Memory(Hints):
             decision = self.router.decide_next(x, budget=budget, available=available, exclude=exclude, climb=model)
         return self._mismatch.mark(decision)
 
-    def _features(self, cluster: Cluster, budget: int, count: Counter, embed: Embed) -> dict[str, float]:
+    def _features(self, cluster: Cluster, budget: int, count: Counter) -> dict[str, float]:
         """What the router reads, and what costs nothing besides."""
         reads, notes = self.router.reads, cluster.notes
         with span("retcon.features"):
@@ -411,7 +476,7 @@ class Memory(Hints):
                 costs=cluster.costs,
                 fit=pack.fit_fraction(cluster, budget, count=count, costs=cluster.costs),
                 sessions=[note.session for note in notes],
-                vectors=None if reads.isdisjoint(SPREAD) else embed([note.text for note in notes]),
+                vectors=None if reads.isdisjoint(SPREAD) else self._feature_embed([note.text for note in notes]),
                 types=None if reads.isdisjoint(TYPES) else query_type(cluster.query),
             )
 
@@ -530,7 +595,7 @@ class Memory(Hints):
         **bounds: Any,
     ) -> Generator[Look, None, Answer]:
         started, limit = time.perf_counter(), self._limit(timeout)
-        embed = within(self.embed, limit)
+        embed = within(self.embedder, limit)
         case = self._case(question, budget, where, fill=fill, embed=embed)
         decision = first_look(self._decide(case, None, ()), whole=safe)
         decision = self._reader_mismatch.mark(decision)
@@ -590,6 +655,7 @@ class Memory(Hints):
                 raise InputError(f"cannot read {os.fspath(source)}: {why}") from error
         else:
             self.store.add(self._parse(source), progress=progress)
+        self._wake()
         return self.store.count(Scope()) - before
 
     def _notes(self, drafts: Iterable[dict[str, Any]], *, chained: bool = False) -> Iterator[Note]:
@@ -665,18 +731,19 @@ class Memory(Hints):
         return backup(self.store.path, path, replace=replace)
 
     def close(self, *, purge: bool = True) -> None:
-        """Close the file, and the model if the memory opened it; the memory cannot be used after.
+        """Close the file, and model and embedder if the memory opened them; the memory cannot be used after.
 
         Where a delete waits for a purge, that comes first; with `purge=False` it stays due. Expired notes stay.
         """
+        if self._background is not None:
+            self._background.close()
         if purge:
             with contextlib.suppress(StoreError):  # closed before, or not to be written: it stays due
                 if self.store.count_unpurged():
                     self.purge(expired=False)
         self.store.close()
-        close = getattr(self.chat, "close", None)
-        if self._owns_chat and close is not None:
-            close()
+        for part in self._opened:
+            getattr(part, "close", lambda: None)()
 
     def __enter__(self) -> Self:
         return self
@@ -692,34 +759,4 @@ def _answer_last(looks: Generator[Look, None, Answer]) -> Generator[Look | Answe
     yield found
 
 
-def _guard(given: str) -> Guard:
-    if given not in GUARDS:
-        raise InputError(f"guard is 'warn' or 'strict', not {quote(given)}")
-    return cast(Guard, given)
-
-
-def _router(given: Router | str | os.PathLike[str] | None, *, writes: bool) -> Router:
-    if given is None:
-        return default_router(writes=writes)
-    return given if isinstance(given, Router) else Router.load(given)
-
-
-def _quiet(router: Router | str | os.PathLike[str] | None) -> tuple[str, ...]:
-    """In what a router may differ from its memory without a warning; there is no certificate then all the same.
-
-    Those that ship were learned with an older renderer; the default serves with any model.
-    """
-    shipped = router is None or (isinstance(router, str) and router in SHIPPED)
-    return (("renderer",) if shipped else ()) + (MODELS if router is None else ())
-
-
-def _path(path: str | os.PathLike[str]) -> str:
-    path = os.fspath(path) if isinstance(path, os.PathLike) else path
-    if not isinstance(path, str) or not path or "\0" in path:
-        raise InputError("a memory needs a path, or ':memory:'")
-    if "://" in path:
-        raise InputError(f"{path.split('://')[0]}:// stores are not part of this version: give a file path")
-    return path
-
-
-_counter, _embedder, _language = counter, embedder, language  # the constructor's arguments have the same names
+_counter, _embedder, _language, _reranker = counter, embedder, language, reranker  # the constructor's have these names

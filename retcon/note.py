@@ -164,6 +164,7 @@ class Cluster:
     costs: tuple[int, ...] = ()  # tokens of each hit as rendered, where they were counted
     over_cap: tuple[Hit, ...] = ()  # retrieved, and left out by the candidate cap
     evidence: Evidence | None = field(default=None, compare=False)  # that memory is about the query, where weighed
+    warnings: tuple[str, ...] = ()  # what went wrong when they were found
     language: Language = ENGLISH  # by which query and notes are read
 
     @property

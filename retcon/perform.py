@@ -157,7 +157,7 @@ def _recall(cluster: Cluster, decision: Decision, packed: Packed, action: str = 
         text=packed.text, tokens=packed.tokens, budget=decision.budget, query=cluster.query,
         action=action or decision.action, decision=decision, sources=packed.sources,
         dropped=packed.dropped + cluster.dropped, cluster=cluster, usage=packed.usage,
-        warnings=(*decision.warnings, *warnings),
+        warnings=(*cluster.warnings, *decision.warnings, *warnings),
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ Four retrievers, by name:
     bm25         the default: stemmed words, each note found also by its date, its speaker and the turn before it
     bm25-plain   the paper's: bare words of the note alone, every note of the scope scored
     dense        cosine of embeddings
-    hybrid       bm25 and dense, joined by reciprocal rank
+    hybrid       bm25 and dense, joined by normalised scores
 
 BM25 has k1 = 1.2, b = 0.75, idf = ln(1 + (N - df + .5) / (df + .5)), a repeated query word counts once, and N, df and
 the mean length are those of the query's scope alone. The default reads as little of the index as it can (MaxScore):
@@ -26,18 +26,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon import deadline, rerank
+from retcon.embedding import Identity, identify
 from retcon.errors import InputError, quote
 from retcon.evidence import Match, names_speaker, query_words
 from retcon.language import ENGLISH, Language
 from retcon.model import Embed
+from retcon.model.embed import embed_query
+from retcon.model.rerank import Rerank
 from retcon.note import Filter, Hit, Note, Span
 from retcon.passages import split
-from retcon.store import Postings, Snapshot, Store, TermStats
+from retcon.reranker import DEPTH as RERANKED
+from retcon.reranker import Reranked, rerank_hits
+from retcon.store import Nearest, Postings, Snapshot, Store, TermStats
 from retcon.where import Where
 from retcon.words import COMMON_STEMS, OWN, stem_words, term_key
 
 K1, B = 1.2, 0.75
-RRF = 60  # reciprocal rank fusion's constant
+MEANING = 0.7  # what the closest note's cosine counts in hybrid, where the best words count 1
 DEPTH = 100  # candidates that are ordered anew
 FEW = 50  # hits up to which each is simply compared with all before it
 FEW_WORDS = 4_000  # of all hits together, up to which the same holds
@@ -57,6 +62,7 @@ class Ranked:
     scores: list[float]
     closest: float | None = None  # cosine of the closest note, where embeddings were searched
     passages: Mapping[int, int] = field(default_factory=dict)  # slot of a long note -> number of its best passage
+    worded: Sequence[int] | None = None  # slots of the best by words alone, where that is another ranking
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,7 @@ class Search:
     hits: tuple[Hit, ...]
     match: Match
     language: Language  # of the index that was searched
+    warnings: tuple[str, ...] = ()
 
 
 def search(
@@ -76,32 +83,45 @@ def search(
     top_k: int = 20,
     retriever: str = "bm25",
     embed: Embed | None = None,
+    known: Identity | None = None,
     fill: bool = False,
 ) -> tuple[Hit, ...]:
     """The best of those notes for the query, near-duplicates marked.
 
-    `fill` tops up with the newest notes, at score 0, where fewer than `top_k` share a word with the query.
+    `known` is what `identify` says of the embedder, if it was asked before. `fill` tops up with the newest notes, at
+    score 0, where fewer than `top_k` share a word with the query.
     """
-    return find(store, query, where, top_k=top_k, retriever=retriever, embed=embed, fill=fill).hits
+    return find(store, query, where, top_k=top_k, retriever=retriever, embed=embed, known=known, fill=fill).hits
 
 
 def find(
-    store: Store, query: str, where: Where, *, top_k: int, retriever: str, embed: Embed | None, fill: bool
+    store: Store,
+    query: str,
+    where: Where,
+    *,
+    top_k: int,
+    retriever: str,
+    embed: Embed | None,
+    fill: bool,
+    known: Identity | None = None,
+    reranker: Rerank | None = None,
 ) -> Search:
-    """What `search` gives, with how the query's words match it."""
-    if embed is not None and retriever in NEEDS_VECTORS:
-        embed = _QueryVector(embed.name, embed.dim, embed([query]))  # a failing embedder is not a failing store
+    """What `search` gives, with how the query's words match it; a reranker orders the best of it in the end."""
+    asked_for, top_k = top_k, top_k if reranker is None else max(top_k, RERANKED)
+    asking: Asking | None = None
+    if embed is not None and check_retriever(retriever) in NEEDS_VECTORS:  # outside of the store: its errors are others
+        asking = Asking(known or identify(store, embed), embed_query(embed, query))
     with store.snapshot(where.scope) as snapshot:
-        ranked = RETRIEVERS[check_retriever(retriever)](snapshot, query, top_k, where.only, embed)
-        by_words = ranked if retriever == "bm25" else bm25(snapshot, query, top_k, where.only)
+        ranked = RETRIEVERS[check_retriever(retriever)](snapshot, query, top_k, where.only, asking)
+        by_words = _find_worded(snapshot, query, asked_for, where.only, retriever, ranked)[:asked_for]
         language = snapshot.language
         asked = query_words(query, language)
-        held = snapshot.forward(np.asarray(by_words.slots, np.int64), [term_key(word.term) for word in asked]).counts
+        held = snapshot.forward(np.asarray(by_words, np.int64), [term_key(word.term) for word in asked]).counts
         if fill and len(ranked.slots) < top_k:
             ranked = _fill_up(ranked, snapshot.recent(top_k + len(ranked.slots), where.only), top_k)
         notes, places = snapshot.fetch(ranked.slots), snapshot.places(ranked.slots)
         parts = [_passage(note, ranked.passages.get(slot, 0)) for note, slot in zip(notes, ranked.slots, strict=True)]
-        heard = notes[: len(held)] if retriever == "bm25" else snapshot.fetch(by_words.slots)
+        heard = notes[: len(held)] if retriever == "bm25" else snapshot.fetch(by_words)
         searched = snapshot.notes if notes else 0
     if retriever == "bm25-plain":  # the paper's notes are whole
         parts = [None] * len(notes)
@@ -114,7 +134,17 @@ def find(
         named=names_speaker(asked, (note.speaker for note in heard), language),
         similarity=ranked.closest, embedder=embed.name if embed is not None else "",
     )  # fmt: skip
-    return Search(mark_duplicates(tuple(hits), language), match, language)
+    done = Reranked(tuple(hits)) if reranker is None else rerank_hits(reranker, query, tuple(hits))
+    return Search(mark_duplicates(done.hits[:asked_for], language), match, language, done.warnings)
+
+
+def _find_worded(
+    snapshot: Snapshot, query: str, top_k: int, only: Filter, retriever: str, ranked: Ranked
+) -> Sequence[int]:
+    """Slots of the best notes by words alone: whether they hold the query's words tells if anything is about it."""
+    if ranked.worded is not None:
+        return ranked.worded
+    return ranked.slots if retriever == "bm25" else bm25(snapshot, query, top_k, only).slots
 
 
 def _passage(note: Note, number: int) -> Span | None:
@@ -136,7 +166,7 @@ def bm25(
     query: str,
     top_k: int,
     only: Filter,
-    _: Embed | None = None,
+    _: Asking | None = None,
     settings: rerank.Settings = rerank.SHIPPED,
 ) -> Ranked:
     """The top k by BM25 over the store's index, long notes by their best passage, the best of them ordered anew."""
@@ -163,6 +193,15 @@ def score_passages(snapshot: Snapshot, weights: Mapping[str, float], found: Rank
         chosen[found.slots[row]] = int(of_note.argmax())
         scores[row] = max(of_note.max(), SLACK)  # what was found stays found
     return replace(found, scores=scores.tolist(), passages=chosen)
+
+
+def score_notes(snapshot: Snapshot, weights: Mapping[str, float], slots: NDArray[np.int64]) -> Ranked:
+    """The notes in these slots with their BM25 scores, long notes by their best passage."""
+    keys = {term_key(term): weight for term, weight in weights.items()}
+    stats = snapshot.terms(list(keys))
+    order = sorted(stats, key=lambda key: (stats[key].df, key))
+    scores = _look_up(snapshot, _Scorer(snapshot, stats, keys), np.zeros(snapshot.slots), slots, order)
+    return score_passages(snapshot, weights, Ranked(slots.tolist(), scores.tolist()))
 
 
 def reorder(
@@ -340,7 +379,7 @@ def _top(slots: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> Ranke
     return Ranked(slots[order].tolist(), scores[order].tolist())
 
 
-def plain(snapshot: Snapshot, query: str, top_k: int, only: Filter, _: Embed | None = None) -> Ranked:
+def plain(snapshot: Snapshot, query: str, top_k: int, only: Filter, _: Asking | None = None) -> Ranked:
     """The paper's BM25: every current note scored on its bare lower-case words, no stemming, no context."""
     slots, counted = [], []
     for slot, note in snapshot.texts():
@@ -373,44 +412,74 @@ def plain_scores(counted: Sequence[Counter[str]], terms: Sequence[str]) -> NDArr
 
 
 @dataclass(frozen=True, slots=True)
-class _QueryVector:
-    """An embedder that was asked for the query already."""
+class Asking:
+    """The query's vector, and the embedder that made it."""
 
-    name: str
-    dim: int
+    by: Identity
     vector: NDArray[np.float32]
 
-    def __call__(self, texts: Sequence[str], /) -> NDArray[np.float32]:
-        return self.vector
+
+def dense(snapshot: Snapshot, query: str, top_k: int, only: Filter, asking: Asking | None) -> Ranked:
+    """The top k by cosine among the notes that have a vector, long ones by their best passage."""
+    near = _find_near(snapshot, top_k, only, asking)
+    passages = dict(zip(near.slots.tolist(), near.parts.tolist(), strict=True))
+    closest = max(near.scores.tolist(), default=0.0)
+    return replace(_top(near.slots, near.scores, top_k), closest=closest, passages=passages)
 
 
-def dense(snapshot: Snapshot, query: str, top_k: int, only: Filter, embed: Embed | None) -> Ranked:
-    """The top k by cosine among the notes that have a vector."""
-    if embed is None:
-        raise InputError("this retriever needs an embedder: Memory(embedder='wordllama') or your own")
-    slots, matrix = snapshot.vectors(embed.name)
-    if not len(slots):
-        return Ranked([], [], closest=0.0)
-    scores = (matrix @ embed([query])[0]).astype(np.float64)
-    keep = scores > 0
-    if (allowed := snapshot.mask(only)) is not None:
-        keep &= allowed[slots]
-    best = _top(slots[keep], scores[keep], top_k)
-    return replace(best, closest=max(best.scores, default=0.0))
+def hybrid(
+    snapshot: Snapshot,
+    query: str,
+    top_k: int,
+    only: Filter,
+    asking: Asking | None,
+    settings: rerank.Settings = rerank.SHIPPED,
+) -> Ranked:
+    """The best by words and the best by meaning, joined by scores that are divided by their best, and ordered anew."""
+    near = _find_near(snapshot, max(top_k, DEPTH), only, asking)
+    weights = rerank.weigh_terms(snapshot.language.query_terms(query), settings, snapshot.language)
+    worded = score_passages(snapshot, weights, best(snapshot, weights, max(top_k, DEPTH), only))
+    assert asking is not None
+    also = np.setdiff1d(near.slots, worded.slots)
+    others = np.setdiff1d(worded.slots, near.slots)
+    by_words = (worded, score_notes(snapshot, weights, also))
+    by_meaning = (near, snapshot.cosines(asking.by.name, asking.vector, others.tolist()))
+    joined = join(by_words, by_meaning, asking.by.floor)
+    found = reorder(snapshot, query, weights, joined, top_k, settings)
+    return replace(found, closest=max(near.scores.tolist(), default=0.0), worded=worded.slots[:top_k])
 
 
-def hybrid(snapshot: Snapshot, query: str, top_k: int, only: Filter, embed: Embed | None) -> Ranked:
-    """bm25 and dense, joined by the sum of 1 / (60 + rank)."""
-    fused: dict[int, float] = {}
-    by_meaning = dense(snapshot, query, 5 * top_k, only, embed)
-    for part in (bm25(snapshot, query, 5 * top_k, only), by_meaning):
-        for rank, slot in enumerate(part.slots, 1):
-            fused[slot] = fused.get(slot, 0.0) + 1 / (RRF + rank)
-    best = _top(np.array(list(fused), np.int64), np.array(list(fused.values())), top_k)
-    return replace(best, closest=by_meaning.closest)
+def join(by_words: Sequence[Ranked], by_meaning: Sequence[Nearest], floor: float = 0.0) -> Ranked:
+    """lexical / best lexical + MEANING * cosine / best cosine, of every note that is in one of them.
+
+    A cosine counts from the floor on: with some embedders texts that have nothing in common are at .4, or at .7.
+    """
+    lexical = {slot: score for part in by_words for slot, score in zip(part.slots, part.scores, strict=True)}
+    cosine = {
+        slot: max(score - floor, 0.0)
+        for part in by_meaning
+        for slot, score in zip(part.slots.tolist(), part.scores.tolist(), strict=True)
+    }
+    most, closest = max(lexical.values(), default=0.0) or 1.0, max(cosine.values(), default=0.0) or 1.0
+    parts = {slot: part for near in by_meaning for slot, part in zip(near.slots.tolist(), near.parts, strict=True)}
+    passages: dict[int, int] = {}
+    slots = sorted(lexical.keys() | cosine.keys())
+    words = {slot: lexical.get(slot, 0.0) / most for slot in slots}
+    means = {slot: MEANING * cosine.get(slot, 0.0) / closest for slot in slots}
+    chosen = {slot: part for found in by_words for slot, part in found.passages.items()}
+    for slot in slots:  # shown is the passage that says more
+        passages[slot] = chosen.get(slot, 0) if words[slot] >= means[slot] else int(parts.get(slot, 0))
+    joined = np.array([words[slot] + means[slot] for slot in slots])
+    return replace(_top(np.array(slots, np.int64), joined, len(slots)), passages=passages)
 
 
-RETRIEVERS: Mapping[str, Callable[[Snapshot, str, int, Filter, Embed | None], Ranked]] = {
+def _find_near(snapshot: Snapshot, k: int, only: Filter, asking: Asking | None) -> Nearest:
+    if asking is None:
+        raise InputError("this retriever needs an embedder: Memory(embedder='wordllama') or another")
+    return snapshot.nearest(asking.by.name, asking.vector, k, only)
+
+
+RETRIEVERS: Mapping[str, Callable[[Snapshot, str, int, Filter, Asking | None], Ranked]] = {
     "bm25": bm25,
     "bm25-plain": plain,
     "dense": dense,
@@ -424,16 +493,6 @@ def check_retriever(name: str) -> str:
     if not isinstance(name, str) or name not in RETRIEVERS:
         raise InputError(f"unknown retriever {quote(name)}: choose one of {', '.join(RETRIEVERS)}")
     return name
-
-
-def embed_missing(store: Store, whose: Where, embed: Embed, *, batch: int = 1024) -> int:
-    """How many notes of the scope got the vector that they lacked."""
-    done = 0
-    while missing := store.find_unembedded(whose, embed.name, limit=batch):
-        vectors = embed([note.text for note in missing]).astype(np.float32)
-        store.put_vectors(embed.name, [(note.id, row.tobytes()) for note, row in zip(missing, vectors, strict=True)])
-        done += len(missing)
-    return done
 
 
 # -- what every retriever shares ---------------------------------------------------------------------------------------

@@ -77,6 +77,9 @@ class Handler(BaseHTTPRequestHandler):
     owner: Server
     asked: Any
 
+    def do_GET(self) -> None:
+        self.do_POST()
+
     def do_POST(self) -> None:
         length = int(self.headers.get("content-length", 0))
         body = self.asked = json.loads(self.rfile.read(length) or b"null")

@@ -28,7 +28,7 @@ def filled(path: Path) -> Path:
             )
         memory.add("Bo is a dog", id="b0", user_id="bob")
         memory.supersede("n2", "The rent is 800 a month.", new_id="n3")
-        memory.store.put_vectors("e", [("n0", np.ones(4, np.float32).tobytes())])
+        memory.store.put_vectors("e", [("n0", np.ones((1, 4), np.float32))])
         memory.store.put_record("r", action="merge", budget=9, text="a cat", about="{}", sources=["n0"])
     return path
 

@@ -68,7 +68,8 @@ def test_doctor_knows_every_extra_of_the_package(db: Path) -> None:
     for name, (_, modules) in EXTRAS.items():
         wanted = {re.split(r"[>=<\[]", item)[0].replace("-", "_") for item in project["optional-dependencies"][name]}
         assert set(modules) == {
-            {"scikit_learn": "sklearn", "opentelemetry_api": "opentelemetry"}.get(each, each) for each in wanted
+            {"scikit_learn": "sklearn", "opentelemetry_api": "opentelemetry", "faiss_cpu": "faiss"}.get(each, each)
+            for each in wanted
         }
 
 

@@ -17,6 +17,7 @@ from waiting import until
 from retcon import Memory
 from retcon.store import seal
 from retcon.store.purging import Purger
+from retcon.store.vectors import KEPT
 
 # Digits first: no canary shares a beginning with another word, and each is one match of this pattern.
 CANARY = re.compile(rb"\d{7}(?:text|id|session|speaker|meta|user|record|about)qz")
@@ -76,8 +77,9 @@ def test_the_note_after_a_deleted_one_is_no_longer_found_by_its_words(memory: Me
 
 def test_delete_takes_the_records_and_vectors_that_stand_on_the_note(memory: Memory, path: Path) -> None:
     memory.add([draft(1), draft(2)], user_id="ann")
-    vector = np.full(64, 0.1234567, np.float32).tobytes()
-    memory.store.put_vectors("test", [(canary(1, "id"), vector)])
+    rows = np.full((1, 64), 0.1234567, np.float32)
+    vector = rows.astype(KEPT).tobytes()
+    memory.store.put_vectors("test", [(canary(1, "id"), rows)])
     for number, sources in ((1, [1]), (2, [1, 2]), (3, [2])):
         memory.store.put_record(
             canary(number, "record"),

@@ -282,19 +282,6 @@ def test_recall_tops_up_with_newest_notes_and_search_does_not() -> None:
         assert [source.id for source in memory.recall("zebra", 64).sources] == ["new", "old"]
 
 
-def test_hybrid_is_reciprocal_rank_fusion_of_both_lists() -> None:
-    with Memory(":memory:", retriever="hybrid") as memory:
-        memory.add([f"cat {'dog ' * i}bird" for i in range(8)])
-        fused = memory.search("cat dog", top_k=8)
-        by: dict[str, dict[str, int]] = {}
-        for name in ("bm25", "dense"):
-            memory.retriever = name
-            for hit in memory.search("cat dog", top_k=40):
-                by.setdefault(hit.id, {})[name] = hit.rank
-        for hit in fused:
-            assert hit.score == pytest.approx(sum(1 / (60 + rank) for rank in by[hit.id].values()), abs=1e-8)
-
-
 def test_unknown_retriever_is_a_clear_error() -> None:
     with pytest.raises(InputError, match="choose one of bm25, bm25-plain, dense, hybrid"):
         Memory(":memory:", retriever="bm42")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from retcon import Memory, Note, Scope
 from retcon.errors import ConflictError, InputError, NotFoundError
+from retcon.note import Filter
 from retcon.store import Order
 from retcon.store.sqlite import SqliteStore
 
@@ -141,11 +142,11 @@ def test_a_corrected_note_has_no_vector_until_it_is_current_again(path: Path) ->
         assert [hit.id for hit in memory.search("red cat", user_id="ann")] == ["a"]
         memory.supersede("a", "a red cat, now grey", new_id="b")
         assert [hit.id for hit in memory.search("red cat", user_id="ann")] == ["b"]
-        vector = np.ones(8, np.float32).tobytes()
+        vector = np.ones((1, 8), np.float32)
         memory.store.put_vectors("late", [("a", vector), ("b", vector), ("gone", vector)])
         with memory.store.snapshot(Scope("ann")) as snapshot:
-            slots, _ = snapshot.vectors("late")
-            assert [note.id for note in snapshot.fetch(slots.tolist())] == ["b"]
+            near = snapshot.nearest("late", vector[0], 9, Filter())
+            assert [note.id for note in snapshot.fetch(near.slots.tolist())] == ["b"]
         memory.delete("b", versions="one")
         assert [hit.id for hit in memory.search("red cat", user_id="ann")] == ["a"]
 

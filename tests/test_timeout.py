@@ -211,12 +211,12 @@ def test_a_time_out_is_a_number_above_nought(odd: Any) -> None:
                     call(QUERY, 40, timeout=odd)
 
 
-@pytest.mark.parametrize("retriever", ["dense", "hybrid", "bm25"])
+@pytest.mark.parametrize("retriever", ["dense", "hybrid", None])
 @pytest.mark.parametrize("verb", ["recall", "ask"])
 def test_an_embedder_that_hangs_has_no_more_than_the_calls_time(
-    path: Path, server: Server, release: threading.Event, verb: str, retriever: str
+    path: Path, server: Server, release: threading.Event, verb: str, retriever: str | None
 ) -> None:
-    """With BM25 it is asked for the vectors of the features alone. Its own time-out is far off."""
+    """Its own time-out is far off."""
     server.always = held(release)
     embed = HttpEmbed(server.base, "m", dim=2, timeout=LONG)
     with contextlib.closing(embed), Memory(path, embedder=embed, retriever=retriever, model=Both()) as memory:
@@ -227,6 +227,14 @@ def test_an_embedder_that_hangs_has_no_more_than_the_calls_time(
         assert time.monotonic() - began < LONG / 4
     assert server.seen
     assert not release.is_set()
+
+
+def test_the_callers_embedder_is_not_asked_where_words_alone_are_searched(path: Path, server: Server) -> None:
+    embed = HttpEmbed(server.base, "m", dim=2)
+    with contextlib.closing(embed), Memory(path, embedder=embed, retriever="bm25", model=Both()) as memory:
+        memory.add([text for text, _ in STORY])
+        assert memory.recall(QUERY, 40).text
+    assert not server.seen
 
 
 def test_an_earlier_deadline_than_the_calls_stays_what_it_is(

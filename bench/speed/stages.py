@@ -246,7 +246,7 @@ def _parts(memory: Memory, query: str) -> dict[str, Timing]:
     """Seconds of each step that recall takes after its search."""
     hits = memory.search(query, user_id="u")
     found, counted = _clock(lambda: gather(query, hits, count=memory.count, cap=memory.cap))
-    vectors, embedded = _clock(lambda: memory.embed([note.text for note in found.notes]))
+    vectors, embedded = _clock(lambda: memory.embedder([note.text for note in found.notes]))
     x, described = _clock(
         lambda: features(
             budget=BUDGET,

@@ -25,6 +25,10 @@ from retcon.tokens import check_budget
 
 EXTRAS = {  # extra -> what it brings, and the modules by which it is recognised
     "embed": ("static word vectors", ("wordllama",)),
+    "sentence-transformers": ("sentence embeddings and cross-encoders, with torch", ("sentence_transformers",)),
+    "fastembed": ("sentence embeddings and cross-encoders, with ONNX", ("fastembed",)),
+    "model2vec": ("static sentence embeddings", ("model2vec",)),
+    "index": ("an index of more than 100,000 vectors", ("faiss",)),
     "bpe": ("exact BPE token counts", ("bpe_openai",)),
     "http": ("OpenAI-compatible model endpoints", ("httpx",)),
     "local": ("local GGUF models", ("xllamacpp",)),
@@ -35,7 +39,15 @@ EXTRAS = {  # extra -> what it brings, and the modules by which it is recognised
     "otel": ("OpenTelemetry spans", ("opentelemetry",)),
     "bench": ("rivals for the benchmarks", ("rank_bm25", "bm25s", "tantivy", "psutil")),
 }
-READ = ("RETCON_DB", "RETCON_BUDGET", "RETCON_MODEL", "RETCON_MODEL_NAME", "OPENAI_BASE_URL")
+READ = (
+    "RETCON_DB",
+    "RETCON_BUDGET",
+    "RETCON_MODEL",
+    "RETCON_MODEL_NAME",
+    "RETCON_EMBEDDER",
+    "RETCON_RERANKER",
+    "OPENAI_BASE_URL",
+)
 KEYS = ("RETCON_API_KEY", "OPENAI_API_KEY")  # never shown
 _ASK = Ask(({"role": "user", "content": "Reply with the word ready."},), max_tokens=4)
 
@@ -87,7 +99,7 @@ def _setup(parts: opt.Parts) -> dict[str, Any]:
                     "name": router.name, "kind": router.kind, "actions": list(router.actions),
                     "provenance": dict(router.provenance),
                 },
-                "counter": memory.count.name, "retriever": memory.retriever, "embedder": memory.embed.name,
+                "counter": memory.count.name, "retriever": memory.retriever, "embedder": memory.embedder.name,
             }  # fmt: skip
     except RetconError as error:
         return {"error": str(error)}
@@ -243,6 +255,8 @@ def _store_lines(store: dict[str, Any]) -> list[tuple[str, str]]:
         ("", f"schema {store['schema']}, indexed in {store['language']}, {counts}"),
         ("", f"{size}, quick check {store['check']}"),
     ]
+    lacking = show.plural(store["unembedded"], "note")
+    lines += [("", f"{lacking} without a vector: 'retcon embed' makes them")] if store["unembedded"] else []
     waiting = show.plural(store["unpurged"], "delete")
     lines += [("", f"{waiting} whose words leave the files with the next purge")] if store["unpurged"] else []
     return lines + [("", hint) for hint in hints(store["path"])]

@@ -1,4 +1,4 @@
-"""`retcon check`, `backup`, `restore`, `purge` and `reindex`: is it sound, how copies come and go, what leaves it."""
+"""`retcon check`, `backup`, `restore`, `embed`, `purge` and `reindex`: is the file sound, and what is in it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from retcon.cli import options as opt
 from retcon.cli import show
 from retcon.cli.options import flag, option
-from retcon.errors import StoreError
+from retcon.errors import InputError, StoreError
 from retcon.note import Scope
 from retcon.store import backup as copies
 from retcon.store.checking import Check, check_file
@@ -18,6 +18,10 @@ from retcon.store.checking import Check, check_file
 CHECK = ("retcon check", "retcon check --db agent.db --json", "retcon check --repair")
 BACKUP = ("retcon backup agent-2026-05-09.db", "retcon backup /mnt/backups/agent.db --replace --db agent.db")
 RESTORE = ("retcon restore agent-2026-05-09.db --db new.db", "retcon restore agent-2026-05-09.db --replace")
+EMBED = (
+    "retcon embed --embedder ollama:nomic-embed-text",
+    "retcon embed agent.db --embedder sentence-transformers:all-MiniLM-L6-v2 --drop-others",
+)
 PURGE = ("retcon purge", "retcon purge --db agent.db --json")
 REINDEX = ("retcon reindex agent.db --language german", "retcon reindex --language none", "retcon reindex --json")
 
@@ -96,6 +100,30 @@ def purge(*, db: opt.Db = opt.DB, as_json: opt.AsJson = False) -> int:
         if not purged:
             show.warn("another reader holds the log: deleted words leave the files with the next purge")
     return 0 if purged else 1
+
+
+def embed(
+    file: Annotated[str | None, typer.Argument(metavar="[FILE]", help="The store, in place of --db.")] = None,
+    *,
+    embedder: opt.EmbedderName = None,
+    drop_others: Annotated[bool, flag("--drop-others", "Remove the vectors of every other embedder.")] = False,
+    db: opt.Db = opt.DB,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Make the vectors that notes lack.
+
+    Works in batches that are kept one by one: stopped at any time, it goes on from there when it is next called. Recall
+    does the same for the notes it looks at, so nobody has to call this; it is for large stores and slow embedders.
+    """
+    if embedder is None:
+        raise InputError("say which embedder: --embedder ollama:nomic-embed-text, or set RETCON_EMBEDDER")
+    with opt.open_memory(file or db, embedder=embedder) as memory:
+        with show.bar("embed", memory.store.count(Scope(), superseded=False), every=1) as progress:
+            done = memory.embed(drop_others=drop_others, progress=progress)
+        found = {"embedded": done, "vectors": memory.stats()["vectors"], "embedder": memory.embedder.name}
+    if as_json:
+        return show.document(found)
+    return show.out(f"embedded {show.plural(done, 'note')}, {found['vectors']} vectors are kept")
 
 
 def reindex(

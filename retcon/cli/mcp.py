@@ -69,7 +69,7 @@ def mcp(
             "--db": _absolute(db), "--user-id": whose.user_id, "--agent-id": whose.agent_id, "--run-id": whose.run_id,
             "--budget": budget if budget != opt.BUDGET else None, "--top-k": setup.top_k,
             "--router": _absolute(parts.router), "--counter": parts.counter, "--retriever": parts.retriever,
-            "--embedder": parts.embedder, "--timeout": model.timeout,
+            "--embedder": parts.embedder, "--reranker": parts.reranker, "--timeout": model.timeout,
             "--model": model.model if opt.is_endpoint(model.model) else _absolute(model.model),
             "--model-name": model.name,
             "--no-focus": setup.no_focus or None, "--guard": setup.guard, "--language": language,

@@ -34,7 +34,7 @@ from retcon.where import Where
 
 T = TypeVar("T")
 DB, BUDGET = DEFAULT_PATH, DEFAULT_BUDGET
-EMBEDDERS = ("hashing", "wordllama")
+EMBEDDERS = ("hashing", "wordllama", "openai:", "ollama:", "sentence-transformers:", "fastembed:", "model2vec:")
 _SPAN = re.compile(r"([0-9]{1,6})([dhm])")
 _FREE = usable(None)  # actions that need no model
 _PAID = tuple(name for name in ACTIONS if name not in _FREE)
@@ -147,7 +147,17 @@ def _one_of(name: str, *names: str) -> Any:
 
 CounterName = Annotated[str | None, _one_of("--counter", *KNOWN)]
 RetrieverName = Annotated[str | None, _one_of("--retriever", *RETRIEVERS)]
-EmbedderName = Annotated[str | None, _one_of("--embedder", *EMBEDDERS)]
+EmbedderName = Annotated[
+    str | None,
+    option(
+        "--embedder",
+        "NAME",
+        "hashing, wordllama, a provider's (openai:text-embedding-3-small), sentence-transformers:NAME, fastembed:NAME,"
+        " model2vec:NAME, or the base URL of an endpoint.",
+        envvar="RETCON_EMBEDDER",
+        autocompletion=lambda: [*EMBEDDERS],
+    ),
+]
 GuardName = Annotated[
     str | None,
     option(
@@ -255,6 +265,15 @@ class Parts:
     counter: CounterName = None
     retriever: RetrieverName = None
     embedder: EmbedderName = None
+    reranker: Annotated[
+        str | None,
+        option(
+            "--reranker",
+            "NAME",
+            "Orders the best notes anew: sentence-transformers:NAME, fastembed:NAME, or the URL of a /rerank endpoint.",
+            envvar="RETCON_RERANKER",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,12 +287,18 @@ class Setup:
     guard: GuardName = None
 
     def open(
-        self, db: str, *, create: bool = False, language: str | None = None, needed_by: str | None = None
+        self,
+        db: str,
+        *,
+        create: bool = False,
+        language: str | None = None,
+        needed_by: str | None = None,
+        embed_in_background: bool = False,
     ) -> contextlib.AbstractContextManager[Memory]:
         """The memory in that file; `needed_by` names what cannot do without a model."""
         return open_memory(
             db, create=create, **asdict(self.parts), **self.model.keywords(needed_by=needed_by), top_k=self.top_k,
-            focus=not self.no_focus, guard=self.guard, language=language,
+            focus=not self.no_focus, guard=self.guard, language=language, embed_in_background=embed_in_background,
         )  # fmt: skip
 
 

@@ -83,6 +83,9 @@ def serve(
         Path | None, option("--reports", "DIR", "Reports of 'retcon report' to show on the page.")
     ] = None,
     limits: LimitOptions,
+    embed_in_background: Annotated[
+        bool, flag("--embed-in-background", "New notes get vectors after the add, not in the next recall.")
+    ] = False,
     log: Annotated[Level, option("--log", "LEVEL", "info, warning or error.")] = Level.INFO,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
@@ -108,7 +111,8 @@ def serve(
         sys.stdout.flush()
 
     allowed = Limits(**asdict(limits))
-    with closing(kept), setup.open(db, create=True, language=language) as memory:
+    later = embed_in_background
+    with closing(kept), setup.open(db, create=True, language=language, embed_in_background=later) as memory:
         run(memory, host=host, port=port, keys=kept, limits=allowed, reports=reports, log=log.value, ready=ready)
 
 

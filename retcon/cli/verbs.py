@@ -464,7 +464,7 @@ def add_plugins() -> None:
 
 
 add_verbs([(files.check, files.CHECK), (files.backup, files.BACKUP), (files.restore, files.RESTORE)])
-add_verbs([(files.purge, files.PURGE), (files.reindex, files.REINDEX)])
+add_verbs([(files.embed, files.EMBED), (files.purge, files.PURGE), (files.reindex, files.REINDEX)])
 add_plugins()
 add_verbs([(serving.serve, serving.SERVE), (serving.keys, serving.KEYS), (mcps.mcp, mcps.EXAMPLES)])
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from retcon import pack, retrieve
 from retcon.candidates import gather
+from retcon.embedding import embed_missing
 from retcon.errors import InputError
 from retcon.features import TYPES, features, query_type
 from retcon.lab.data.question import BenchmarkQuestion
@@ -166,7 +167,7 @@ def chain_turns(history: Iterable[Note]) -> Iterator[Note]:
 
 def _search(store: SqliteStore, question: BenchmarkQuestion, protocol: Protocol) -> Cluster:
     if protocol.retriever in retrieve.NEEDS_VECTORS:
-        retrieve.embed_missing(store, Where(), protocol.embed)
+        embed_missing(store, Where(), protocol.embed)
     hits = retrieve.search(
         store, question.text, Where(), top_k=protocol.top_k, retriever=protocol.retriever, embed=protocol.embed,
         fill=protocol.name == "product",

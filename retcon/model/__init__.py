@@ -5,6 +5,7 @@
 | `HttpChat`, `HttpEmbed` | any OpenAI-compatible endpoint; by name where `providers` knows it | `http` |
 | `GgufChat` | a GGUF file, in this process | `local` |
 | `FakeChat` | nothing: replies queued by a test | |
+| `embedder` | whatever a text, a function or an object means: see `embedders` | |
 
 A package may add kinds of its own by an entry point of the group `retcon.models`: a function from the text that was
 given to a Chat, or to None where it means something else. The laboratory adds the folder of a transformers model.
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from retcon.errors import InputError, quote
 from retcon.model import providers
 from retcon.model.base import Ask, Chat, Reply
-from retcon.model.embed import Embed, HashingEmbed, WordLlamaEmbed, embedder
+from retcon.model.embed import Embed, HashingEmbed, WordLlamaEmbed
+from retcon.model.embedders import embedder
 
 if TYPE_CHECKING:
     from retcon.model.fake import FakeChat

@@ -1,14 +1,14 @@
 """Text -> vectors (`Embed`), with two embedders that need no network.
 
 `HashingEmbed` needs nothing but numpy. `WordLlamaEmbed` (extra `embed`) reads static word vectors that lie inside an
-installed package. Vectors serve the two embedding features of the router, and nothing stored depends on them.
+installed package. These two also serve the embedding features of the router; `embedders` has all others.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from retcon import deadline
 from retcon.deadline import TimeLimit
-from retcon.errors import DeadlineError, InputError, MissingExtraError, ModelTimeoutError
+from retcon.errors import DeadlineError, InputError, MalformedReplyError, MissingExtraError, ModelTimeoutError
 from retcon.words import COMMON_STEMS, stem_words, term_key, words
 
 COMMON_WEIGHT = 0.2  # of a function word against 1 for any other
@@ -27,7 +27,10 @@ _BATCH = 1024  # texts hashed at once: 8 MB of counts at 256 dimensions
 
 @runtime_checkable
 class Embed(Protocol):
-    """Texts -> one row each: length 1, or all zeros for a text without words."""
+    """Texts -> one row each: length 1, or all zeros for a text without words.
+
+    Where questions are embedded in another way than notes, a method `embed_query` with the same call does it.
+    """
 
     @property
     def name(self) -> str: ...
@@ -94,34 +97,32 @@ class WordLlamaEmbed:
         return unit_rows(out)
 
 
-def embedder(spec: str | Embed | None = None) -> Embed:
-    """The embedder meant by a name ("hashing", "wordllama"), by an object that is one, or by None (hashing)."""
-    if spec is None or spec == "hashing":
-        return HashingEmbed()
-    if spec == "wordllama":
-        return WordLlamaEmbed()
-    if isinstance(spec, str):
-        raise InputError(f"unknown embedder {spec!r}: hashing, wordllama, or an object with name, dim and a call")
-    if not isinstance(spec, Embed):
-        raise InputError(f"an embedder needs name, dim and a call, {type(spec).__name__} lacks one of them")
-    return spec
-
-
 class _Within:
     """An embedder that gives up when a caller's time is over."""
 
     def __init__(self, embed: Embed, limit: TimeLimit) -> None:
         self._embed, self._limit = embed, limit
-        self.name = embed.name
+
+    @property
+    def name(self) -> str:
+        return self._embed.name
 
     @property
     def dim(self) -> int:
         return self._embed.dim
 
     def __call__(self, texts: Sequence[str], /) -> NDArray[np.float32]:
+        return self._in_time(self._embed, texts)
+
+    def embed_query(self, texts: Sequence[str], /) -> NDArray[np.float32]:
+        return self._in_time(getattr(self._embed, "embed_query", self._embed), texts)
+
+    def _in_time(
+        self, call: Callable[[Sequence[str]], NDArray[np.float32]], texts: Sequence[str]
+    ) -> NDArray[np.float32]:
         try:
             with deadline.until(self._limit.end):
-                return self._embed(texts)
+                return call(texts)
         except DeadlineError:
             if not self._limit.over:  # an earlier deadline, of somebody else
                 raise
@@ -131,6 +132,35 @@ class _Within:
 def within(embed: Embed, limit: TimeLimit) -> Embed:
     """The embedder, in no more than the caller's time."""
     return embed if limit.end == math.inf else _Within(embed, limit)
+
+
+def embed_texts(embed: Embed, texts: Sequence[str]) -> NDArray[np.float32]:
+    """The vectors of notes, checked."""
+    return check_rows(embed.name, embed(texts), len(texts))
+
+
+def embed_query(embed: Embed, query: str) -> NDArray[np.float32]:
+    """The vector of a question, checked."""
+    row: NDArray[np.float32] = check_rows(embed.name, getattr(embed, "embed_query", embed)([query]), 1)[0]
+    return row
+
+
+def check_rows(name: str, found: object, count: int, dim: int | None = None) -> NDArray[np.float32]:
+    """What an embedder gave as rows of length 1; an error where that are not so many vectors of so many numbers."""
+    try:
+        rows = np.asarray(found, np.float64)
+    except (TypeError, ValueError):
+        raise MalformedReplyError(f"{name}: gave {type(found).__name__}, which is no table of numbers") from None
+    if rows.shape == (0,) and count == 0:
+        rows = rows.reshape(0, dim or 0)
+    if rows.ndim != 2 or len(rows) != count:
+        raise MalformedReplyError(f"{name}: gave an array of shape {rows.shape} for {count} texts")
+    if dim is not None and count and rows.shape[1] != dim:
+        raise MalformedReplyError(f"{name}: gave vectors of {rows.shape[1]} numbers, and of {dim} before")
+    if not np.isfinite(rows).all():
+        raise MalformedReplyError(f"{name}: gave numbers that are not finite")
+    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
+    return unit_rows(rows / np.where(largest > 0, largest, 1.0))  # squares of what is huge or tiny are no numbers
 
 
 def unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""Any OpenAI-compatible endpoint: POST {base}/chat/completions and {base}/embeddings.
+"""Any OpenAI-compatible endpoint: POST {base}/chat/completions, {base}/embeddings and {base}/rerank.
 
 A batch call is sync; inside, one private event loop per endpoint runs the requests, because only there can a deadline
 cover every phase of a request (name lookup, connection, headers, a body that drips). The key travels in one header and
@@ -45,7 +45,7 @@ from retcon.errors import (
     RateLimitError,
 )
 from retcon.model.base import Ask, Reply, clean, clean_messages, token_count
-from retcon.model.embed import unit_rows
+from retcon.model.embed import check_rows
 from retcon.tokens import counter
 from retcon.words import words
 
@@ -220,18 +220,29 @@ class HttpChat:
 
 
 class HttpEmbed:
-    """Vectors from an OpenAI-compatible endpoint. `dim` asks it once, unless it is given."""
+    """Vectors from an OpenAI-compatible endpoint. `name` and `dim` are asked for once, unless they are given."""
 
     def __init__(
-        self, base: str, name: str, key: str | None = None, *, dim: int | None = None, batch: int = 64, **options: Any
-    ) -> None:
-        self.name = name
+        self, base: str, name: str | None = None, key: str | None = None, *, dim: int | None = None, batch: int = 64,
+        **options: Any,
+    ) -> None:  # fmt: skip
+        self._name = name
         self.endpoint = Endpoint(base, key, **{"most_bytes": 16 * MOST_BYTES, **options})
         self._loop_thread = _LoopThread(self.endpoint)
         self._dim, self._batch = dim, batch
 
     def __repr__(self) -> str:
-        return f"HttpEmbed({self.endpoint.base!r}, {self.name!r})"
+        return f"HttpEmbed({self.endpoint.base!r}, {self._name!r})"
+
+    @property
+    def name(self) -> str:
+        """The model: as it was given, or the only one that the endpoint lists."""
+        if self._name is None:
+            (found,) = self._loop_thread.run([find_only_model])
+            if isinstance(found, ModelError):
+                raise found
+            self._name = found
+        return self._name
 
     @property
     def dim(self) -> int:
@@ -253,6 +264,7 @@ class HttpEmbed:
         self._loop_thread.close()
 
     def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        assert self.name, "a request names its model"
         parts = [texts[i : i + self._batch] for i in range(0, len(texts), self._batch)]
         found = self._loop_thread.run([partial(self._part, part) for part in parts])
         for each in found:
@@ -261,7 +273,7 @@ class HttpEmbed:
         return np.concatenate([each for each in found if not isinstance(each, ModelError)])
 
     async def _part(self, texts: Sequence[str], client: _Client) -> NDArray[np.float32] | ModelError:
-        found = await client.post("/embeddings", {"model": self.name, "input": list(texts)})
+        found = await client.post("/embeddings", {"model": self._name, "input": list(texts)})
         if isinstance(found, _RefusedParameter):
             return found.error
         if isinstance(found, ModelError):
@@ -275,9 +287,24 @@ class HttpEmbed:
         if rows.shape != wanted or not np.isfinite(rows).all():
             return MalformedReplyError(f"{self.name}: the reply holds vectors {rows.shape}, expected {wanted}")
         self._dim = wanted[1]
-        largest = np.abs(rows).max(axis=1, keepdims=True)
-        rows = rows / np.where(largest > 0, largest, 1.0)  # squares of what is huge or tiny are no numbers
-        return unit_rows(rows)
+        return check_rows(self.name, rows, len(texts))
+
+
+async def find_only_model(client: _Client) -> str | ModelError:
+    """The name of the one model that an endpoint lists; an error where it lists none, or several."""
+    found, where = await client.get("/models"), client.endpoint.base
+    if isinstance(found, _RefusedParameter):
+        return found.error
+    if isinstance(found, ModelError):
+        return found
+    try:
+        names = [str(each["id"]) for each in found["data"]]
+    except (LookupError, TypeError):
+        return MalformedReplyError(f"{where}: the reply lists no models")
+    if len(names) == 1:
+        return names[0]
+    listed = client.endpoint.redact(", ".join(names)) or "none"
+    return ModelError(f"{where}: name the model, {where}#NAME; it lists {listed}")
 
 
 def mean_logprob(choice: Any) -> float | None:
@@ -337,9 +364,15 @@ class _Client:
         self._accepted = False  # whether this key was ever good for a reply
         self._known: tuple[ModelError, float] | None = None  # a lasting failure, and until when it counts
 
+    async def get(self, path: str) -> Any:
+        """What `post` gives, for a request without a body."""
+        return await self._request(path, None)
+
     async def post(self, path: str, payload: Mapping[str, Any]) -> Any:
         """The reply's JSON, a `_RefusedParameter`, or the error that was left after the retries."""
-        body = json.dumps(payload).encode()
+        return await self._request(path, json.dumps(payload).encode())
+
+    async def _request(self, path: str, body: bytes | None) -> Any:
         async with self.bound:
             if (known := self._find_known()) is not None:
                 return known
@@ -379,7 +412,7 @@ class _Client:
             return min(asked + self.endpoint.chance() * FIRST_WAIT, LONGEST_WAIT)
         return self.endpoint.chance() * min(FIRST_WAIT * 2.0**turn, LONGEST_WAIT)
 
-    async def _attempt(self, path: str, body: bytes, until: float) -> Any:
+    async def _attempt(self, path: str, body: bytes | None, until: float) -> Any:
         limit = max(0.0, min(self.endpoint.attempt or self.endpoint.timeout, until - self.endpoint.clock()))
         where = self.endpoint.base
         try:
@@ -403,11 +436,11 @@ class _Client:
         except (ValueError, RecursionError):
             return MalformedReplyError(f"{where}: the reply is not JSON ({len(said)} bytes)")
 
-    async def _exchange(self, path: str, body: bytes) -> tuple[int, Mapping[str, str], bytes | None]:
+    async def _exchange(self, path: str, body: bytes | None) -> tuple[int, Mapping[str, str], bytes | None]:
         """Status, headers and body; None for a body that is too large, of which the rest is not read."""
         said = bytearray()
         url = self.endpoint.base + path
-        async with self.connections.stream("POST", url, content=body) as response:
+        async with self.connections.stream("GET" if body is None else "POST", url, content=body) as response:
             async for part in response.aiter_bytes():
                 said += part
                 if len(said) > self.endpoint.most_bytes:
@@ -560,7 +593,7 @@ def _base(given: str) -> str:
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise InputError(f"{parts.scheme}://{host}: no user, query or fragment in a base URL; the key goes into key")
     place = f"[{host}]" if ":" in host else host
-    path = parts.path.rstrip("/").removesuffix("/chat/completions").removesuffix("/embeddings")
+    path = parts.path.rstrip("/").removesuffix("/chat/completions").removesuffix("/embeddings").removesuffix("/rerank")
     return f"{parts.scheme}://{place}{'' if port is None else f':{port}'}{path or '/v1'}"
 
 

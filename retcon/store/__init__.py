@@ -61,6 +61,23 @@ class Passages:
 
 
 @dataclass(frozen=True, slots=True)
+class Nearest:
+    """Notes by the cosine of their best passage, as parallel arrays in no order."""
+
+    slots: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    parts: NDArray[np.int64]  # which passage that is
+
+
+@dataclass(frozen=True, slots=True)
+class Unembedded:
+    """Notes without a vector, and by scope the slot up to which there are no others."""
+
+    notes: list[Note]
+    upto: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Deleted:
     """What a delete removed. No call gives its words any more; `purged` says whether they have left the files too."""
 
@@ -116,7 +133,8 @@ class Snapshot(Protocol):
     def facts(self, slots: Sequence[int]) -> list[Fact]: ...
     def texts(self) -> Iterator[tuple[int, Note]]: ...
     def recent(self, limit: int, only: Filter) -> list[int]: ...
-    def vectors(self, embedder: str) -> tuple[NDArray[np.int64], NDArray[np.float32]]: ...
+    def nearest(self, embedder: str, vector: NDArray[np.float32], k: int, only: Filter) -> Nearest: ...
+    def cosines(self, embedder: str, vector: NDArray[np.float32], slots: Sequence[int]) -> Nearest: ...
 
 
 class Store(Protocol):
@@ -143,8 +161,15 @@ class Store(Protocol):
     def count_unpurged(self, *, now: str | None = None) -> int: ...
     def purge(self, *, at: str = "", now: str | None = None) -> bool: ...
     def snapshot(self, scope: Scope) -> AbstractContextManager[Snapshot]: ...
-    def find_unembedded(self, whose: Where, embedder: str, *, limit: int) -> list[Note]: ...
-    def put_vectors(self, embedder: str, vectors: Iterable[tuple[str, bytes]]) -> None: ...
+    def identify_embedder(self, name: str, probe: NDArray[np.float32]) -> str: ...
+    def find_unembedded(self, whose: Where, embedder: str, *, limit: int) -> Unembedded: ...
+    def put_vectors(
+        self,
+        embedder: str,
+        vectors: Iterable[tuple[str, NDArray[np.float32]]],
+        upto: Mapping[int, int] | None = None,
+    ) -> None: ...
+    def refresh_indexes(self, scope: Scope, embedder: str) -> None: ...
     def get_record(self, record_id: str) -> tuple[str, str] | None: ...
     def put_record(
         self, record_id: str, *, action: str, budget: int, text: str, about: str, sources: Sequence[str]
@@ -158,6 +183,7 @@ __all__ = [
     "Deleted",
     "Forward",
     "Kept",
+    "Nearest",
     "Order",
     "Passages",
     "Postings",
@@ -166,4 +192,5 @@ __all__ = [
     "Snapshot",
     "Store",
     "TermStats",
+    "Unembedded",
 ]

@@ -30,6 +30,7 @@ from retcon.store.connections import TIMEOUT, connect, schema_problems, translat
 from retcon.store.migrations import read_schema, schema
 from retcon.store.reindexing import batches, docs_of, rebuild_index
 from retcon.store.rows import DERIVED, SUMMED, is_damaged
+from retcon.store.vectors import KEPT
 
 SHOWN = 20  # problems of one kind that are named
 _BATCH = 1000  # notes whose index entries are compared at once
@@ -182,7 +183,7 @@ def _index(connection: sqlite3.Connection) -> Iterator[str]:
     ids = [row[0] for row in connection.execute("SELECT id FROM scope")]
     for scope in ids:
         yield from islice(_index_of(connection, scope), SHOWN)
-    for table in ("doc", "posting", "block", "vector"):
+    for table in ("doc", "posting", "block", "pool"):
         query = f"SELECT count(*) FROM {table} WHERE scope NOT IN (SELECT id FROM scope)"
         if connection.execute(query).fetchone()[0]:
             yield f"{table} has rows of a scope that is not there"
@@ -250,9 +251,17 @@ def _derived_rows(connection: sqlite3.Connection) -> Iterator[str]:
     entries, size = connection.execute("SELECT count(*), coalesce(sum(bytes), 0) FROM reply").fetchone()
     if (entries, size) != connection.execute("SELECT entries, bytes FROM reply_tally").fetchone():
         yield "the tally of kept replies is wrong"
-    for note, data in connection.execute("SELECT note, data FROM vector"):
-        if len(data) % 4 or not np.isfinite(np.frombuffer(data, np.float32)).all():
+    query = """
+    SELECT note, data, dim FROM vector JOIN pool ON pool.id = vector.pool JOIN embedder ON embedder.id = pool.embedder
+    """
+    for note, data, dim in connection.execute(query):
+        if len(data) != dim * KEPT().itemsize or not np.isfinite(np.frombuffer(data, KEPT)).all():
             yield f"the vector of note {note} is no vector"
+    query = (
+        "SELECT count(*) FROM pool WHERE added - removed <> (SELECT count(*) FROM vector WHERE vector.pool = pool.id)"
+    )
+    if connection.execute(query).fetchone()[0]:
+        yield "the vectors of a scope are not as many as they were"
 
 
 _FINDERS: tuple[tuple[str, str, Callable[[sqlite3.Connection], Iterator[str]]], ...] = (

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from retcon.errors import NotFoundError
-from retcon.store import postings, seal
+from retcon.store import postings, seal, vectors
 from retcon.store.rows import NOTE, SLOT, VERSIONS, read_note
 from retcon.store.writing import context_keys, make_doc
 
@@ -52,6 +52,7 @@ def delete(connection: sqlite3.Connection, note_ids: Sequence[str]) -> tuple[int
     connection.executemany(_REJOIN, [(seq,) for seq, _ in followers])
     seal.change(connection, -len(seqs), seal.renew(connection, relinked), gone=sums)
     _reindex(connection, {seq for seq, _ in followers} | revived)
+    vectors.look_again(connection, revived)
     for scope, slots in places.items():
         connection.execute("UPDATE scope SET total = total - ? WHERE id = ?", (len(slots), scope))
     connection.execute("DELETE FROM scope WHERE total <= 0")
@@ -97,7 +98,7 @@ def _reindex(connection: sqlite3.Connection, seqs: set[int]) -> None:
 def delete_scope(connection: sqlite3.Connection, scope: int) -> tuple[int, int]:
     """Counts of notes and records removed: all of the scope's."""
     records = count(connection, "record")
-    for table in ("posting", "block", "doc", "vector"):
+    for table in ("posting", "block", "doc", "pool"):
         connection.execute(f"DELETE FROM {table} WHERE scope = ?", (scope,))
     sums = [row[0] for row in connection.execute("SELECT sum FROM note WHERE scope = ?", (scope,))]
     connection.execute("UPDATE note SET follows = NULL, supersedes = NULL WHERE scope = ?", (scope,))

@@ -204,7 +204,47 @@ CREATE INDEX doc_long ON doc (scope, slot) WHERE passages IS NOT NULL;
 ALTER TABLE seal ADD COLUMN language TEXT NOT NULL DEFAULT 'english';  -- that the notes are indexed in
 """
 
-STEPS: tuple[Step, ...] = (Step(_V1), Step(_V2), Step(_V3, _seal_all), Step(_V4), Step(_V5, rebuild_index))
+# 5, too: vectors by passage, under the embedder that made them. Older ones are of whole notes: they are made again.
+_V5_VECTORS = """
+DROP TABLE vector;
+CREATE TABLE embedder (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  name TEXT NOT NULL UNIQUE,
+  dim INTEGER NOT NULL,
+  probe BLOB                          -- float32: its vector of a fixed text; with another one it is another embedder
+) STRICT;
+CREATE TABLE pool (                   -- the vectors of one scope by one embedder
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  scope INTEGER NOT NULL REFERENCES scope (id) ON DELETE CASCADE,
+  embedder INTEGER NOT NULL REFERENCES embedder (id) ON DELETE CASCADE,
+  next INTEGER NOT NULL DEFAULT 0,    -- no current note below this slot lacks a vector
+  added INTEGER NOT NULL DEFAULT 0,   -- how many vectors ever came
+  removed INTEGER NOT NULL DEFAULT 0, -- and went
+  top INTEGER NOT NULL DEFAULT 0,     -- the newest one's id
+  indexed TEXT,                       -- the file of its index, if any,
+  indexed_removed INTEGER,            -- what `removed` was when that was written,
+  learned INTEGER,                    -- from how many vectors its centroids were learned,
+  nprobe INTEGER,                     -- and into how many lists a search looks
+  UNIQUE (scope, embedder)
+) STRICT;
+CREATE INDEX pool_embedder ON pool (embedder);
+CREATE TABLE vector (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  pool INTEGER NOT NULL REFERENCES pool (id) ON DELETE CASCADE,
+  note INTEGER NOT NULL REFERENCES note (seq) ON DELETE CASCADE,
+  slot INTEGER NOT NULL, part INTEGER NOT NULL,  -- which note of its scope, and which passage of it
+  data BLOB NOT NULL                  -- float16, unit length
+) STRICT;
+CREATE UNIQUE INDEX vector_note ON vector (note, pool, part);
+CREATE INDEX vector_pool ON vector (pool, id, slot);
+CREATE TRIGGER vector_goes AFTER DELETE ON vector
+BEGIN UPDATE pool SET removed = removed + 1 WHERE id = OLD.pool; END;
+"""
+
+
+STEPS: tuple[Step, ...] = (
+    Step(_V1), Step(_V2), Step(_V3, _seal_all), Step(_V4), Step(_V5 + _V5_VECTORS, rebuild_index),
+)  # fmt: skip
 
 
 def migrate(connection: sqlite3.Connection) -> None:

@@ -15,6 +15,7 @@ from retcon.store.writing import FLUSH, context_keys, make_doc
 def rebuild_index(connection: sqlite3.Connection) -> None:
     """The index made from the notes; vectors are made again when they are next needed."""
     connection.execute("DELETE FROM vector")
+    connection.execute("DELETE FROM pool")
     _index_notes(connection, skip_damaged=True)
 
 

@@ -9,8 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from retcon import deadline
 from retcon.note import Filter, Note, Scope
-from retcon.store import Fact, Forward, Passages, Postings, TermStats, postings, seal
+from retcon.store import Fact, Forward, Nearest, Passages, Postings, TermStats, postings, seal, vectors
+from retcon.store.indexes import Indexes
+from retcon.store.matrices import Matrices
 from retcon.store.rows import NOTE, SLOT, check_of, conditions, facts, read_note
 
 FEW = 100  # values up to which a statement names each; for more one JSON list is quicker than to prepare it anew
@@ -20,13 +23,21 @@ _IN = "IN (SELECT value FROM json_each(?))"
 class SqliteSnapshot:
     """The notes of the given scope rows. Slots of the second scope go on where those of the first end, and so forth."""
 
-    def __init__(self, connection: sqlite3.Connection, scopes: Sequence[tuple[int, int, int, int]]) -> None:
-        """`scopes` holds (id, notes, length, slots) of each scope."""
-        self._connection = connection
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        scopes: Sequence[tuple[int, int, int, int]],
+        matrices: Matrices | None = None,
+        indexes: Indexes | None = None,
+    ) -> None:
+        """`scopes` holds (id, notes, length, slots) of each scope; vectors may be held in memory, or in an index."""
+        self._connection, self._matrices = connection, matrices or Matrices()
+        self._indexes = indexes or Indexes(":memory:")
         self.language = seal.language_of(connection)
         self._ids = [row[0] for row in scopes]
         self._starts = np.concatenate(([0], np.cumsum([row[3] for row in scopes], dtype=np.int64)))
         self._start = dict(zip(self._ids, self._starts.tolist(), strict=False))
+        self._ends = dict(zip(self._ids, self._starts[1:].tolist(), strict=True))
         self._rows: dict[int, list[tuple[int, int, bytes]]] = {}  # term -> (scope, df, tail), as read by `terms`
         self._terms: dict[int, TermStats | None] = {}  # as read so far; None: no note holds it
         self._docs: dict[int, tuple[int, bytes]] = {}  # slot -> length and terms of its note, as read so far
@@ -162,13 +173,34 @@ class SqliteSnapshot:
                 break
         return found
 
-    def vectors(self, embedder: str) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Slots that have a vector of this embedder, and the vectors as rows."""
-        query = f"SELECT scope, slot, data FROM vector WHERE scope {_IN} AND embedder = ?"
-        rows = self._connection.execute(query, (json.dumps(self._ids), embedder)).fetchall()
-        slots = np.fromiter((self._start[scope] + slot for scope, slot, _ in rows), np.int64, len(rows))
-        matrix = np.frombuffer(b"".join(row[2] for row in rows), np.float32)
-        return slots, matrix.reshape(len(rows), -1) if rows else np.empty((0, 0), np.float32)
+    def nearest(self, embedder: str, vector: NDArray[np.float32], k: int, only: Filter) -> Nearest:
+        """The k notes that pass the filter and are closest to the vector, by this embedder."""
+        found, allowed = [], self.mask(only)
+        for pool in vectors.find_pools(self._connection, embedder, json.dumps(self._ids)):
+            start = self._start[pool.scope]
+            mask = None if allowed is None else allowed[start : self._ends[pool.scope]]
+            listed = self._indexes.search(self._connection, pool, vector, k, mask)
+            if listed is not None:
+                found.append(Nearest(listed.slots + start, listed.scores, listed.parts))
+                continue
+            for block in self._matrices.blocks(self._connection, pool):
+                deadline.check()
+                near = block.search(vector, k, mask)
+                found.append(Nearest(near.slots + start, near.scores, near.parts))
+        return _best(found, k)
+
+    def cosines(self, embedder: str, vector: NDArray[np.float32], slots: Sequence[int]) -> Nearest:
+        """How close each of these notes is to the vector; those without one of this embedder are left out."""
+        pools = {pool.scope: pool for pool in vectors.find_pools(self._connection, embedder, json.dumps(self._ids))}
+        rows: list[tuple[int, float, int]] = []
+        for scope, local in self._by_scope(slots):
+            if scope in pools:
+                best = vectors.cosines(self._connection, pools[scope], local, vector)
+                rows += [(self._start[scope] + slot, score, part) for slot, (score, part) in best.items()]
+        return Nearest(
+            np.array([row[0] for row in rows], np.int64), np.array([row[1] for row in rows], np.float64),
+            np.array([row[2] for row in rows], np.int64),
+        )  # fmt: skip
 
     def _posting_rows(self, keys: Sequence[int]) -> Iterator[tuple[int, int, int, int, int, bytes]]:
         if len(self._ids) == 1:
@@ -210,3 +242,12 @@ class SqliteSnapshot:
             owners = np.searchsorted(self._starts, places, side="right") - 1
             for owner in np.unique(owners).tolist():
                 yield self._ids[owner], (places[owners == owner] - self._starts[owner]).tolist()
+
+
+def _best(found: Sequence[Nearest], k: int) -> Nearest:
+    """The k best of several finds."""
+    if not found:
+        return Nearest(np.empty(0, np.int64), np.empty(0, np.float64), np.empty(0, np.int64))
+    slots, scores = np.concatenate([each.slots for each in found]), np.concatenate([each.scores for each in found])
+    at = np.lexsort((slots, -scores))[:k]
+    return Nearest(slots[at], scores[at], np.concatenate([each.parts for each in found])[at])

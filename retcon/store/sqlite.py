@@ -11,9 +11,12 @@ import json
 import os
 import shlex
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from retcon.errors import InputError, NotFoundError, StoreError
 from retcon.language import Language
@@ -25,14 +28,18 @@ from retcon.store import (
     Progress,
     ReplyStats,
     Snapshot,
+    Unembedded,
     deleting,
     purging,
     reindexing,
     replies,
     seal,
+    vectors,
 )
 from retcon.store.checksum import checksum
 from retcon.store.connections import TIMEOUT, Connections, Sync, check_schema, translate_damage, translate_errors
+from retcon.store.indexes import Indexes
+from retcon.store.matrices import Matrices
 from retcon.store.rows import DERIVED, FACT_PLACES, NOTE, VERSIONS, check_of, conditions, read_note
 from retcon.store.snapshot import SqliteSnapshot
 from retcon.store.writing import BATCH, Stored, Writer
@@ -65,6 +72,7 @@ class SqliteStore:
         self.timeout = timeout
         self.in_memory = self.path == ":memory:"
         self._connections = Connections(self.path, timeout, sync)
+        self._matrices, self._indexes = Matrices(), Indexes(self.path)
         try:
             with self._connections.use() as connection:  # a file that cannot be used is told at once
                 check_schema(connection, self.path)
@@ -238,7 +246,10 @@ class SqliteStore:
             return True
         with self._connections.use() as connection, translate_damage(self.path):
             self._connections.check_place()
-            return purging.purge(connection, at=at, timeout=self.timeout)
+            purged = purging.purge(connection, at=at, timeout=self.timeout)
+        if purged:
+            self._indexes.purge(self._read, self._connections.write)
+        return purged
 
     def _delete_expired(self, now: str) -> None:
         with self._read() as connection:
@@ -267,26 +278,55 @@ class SqliteStore:
             where, values = conditions(scope, Filter())
             query = f"SELECT id, notes, length, slots FROM scope WHERE {' AND '.join(where)}"
             query += " ORDER BY user_id, agent_id, run_id"  # decides ties, so not by which scope came first
-            yield SqliteSnapshot(connection, connection.execute(query, values).fetchall())
+            yield SqliteSnapshot(
+                connection, connection.execute(query, values).fetchall(), self._matrices, self._indexes
+            )
 
-    def find_unembedded(self, whose: Where, embedder: str, *, limit: int) -> list[Note]:
-        """Current notes of the scope that have no vector of this embedder yet, and have not expired."""
-        where, values = conditions(whose.scope, Filter(now=whose.only.now))
-        query = NOTE + (
-            "LEFT JOIN vector ON vector.note = note.seq AND vector.embedder = ?"
-            f" WHERE vector.note IS NULL AND newer.seq IS NULL AND {' AND '.join(where)} ORDER BY note.seq LIMIT ?"
-        )
+    # -- vectors -----------------------------------------------------------------------------------------------------
+
+    def identify_embedder(self, name: str, probe: NDArray[np.float32]) -> str:
+        """Under which name the file keeps the vectors of the embedder that has this vector for a fixed text."""
         with self._read() as connection:
-            return [read_note(row) for row in connection.execute(query, (embedder, *values, limit))]
+            known = vectors.identify(connection, name, probe)
+        if known is None:
+            with self._connections.write() as connection:
+                known = vectors.register(connection, name, probe)
+        return known
 
-    def put_vectors(self, embedder: str, vectors: Iterable[tuple[str, bytes]]) -> None:
-        """Keep an embedder's vectors (note id, float32 bytes); notes deleted or corrected meanwhile are passed over."""
-        query = """
-        INSERT OR REPLACE INTO vector SELECT scope, ?, slot, seq, ? FROM note
-        WHERE id = ? AND NOT EXISTS (SELECT 1 FROM note AS newer WHERE newer.supersedes = note.seq)
+    def find_unembedded(self, whose: Where, embedder: str, *, limit: int) -> Unembedded:
+        """Current notes of the scope that have no vector of this embedder yet, and have not expired."""
+        with self._read() as connection:
+            return vectors.find_unembedded(connection, whose.scope, whose.only, embedder, limit)
+
+    def put_vectors(
+        self,
+        embedder: str,
+        given: Iterable[tuple[str, NDArray[np.float32]]],
+        upto: Mapping[int, int] | None = None,
+    ) -> None:
+        """Keep an embedder's vectors: a note's id and a row for each passage of it.
+
+        Notes deleted or corrected meanwhile are passed over.
         """
         with self._connections.write() as connection:
-            connection.executemany(query, [(embedder, data, note_id) for note_id, data in vectors])
+            vectors.put(connection, embedder, given, upto or {})
+
+    def refresh_indexes(self, scope: Scope, embedder: str) -> None:
+        """Bring the indexes of the scope's vectors up to date, where there are so many that they have one."""
+        where, values = conditions(scope, Filter())
+        with self._read() as connection:
+            query = f"SELECT json_group_array(id) FROM scope WHERE {' AND '.join(where)}"
+            (scopes,) = connection.execute(query, values).fetchone()
+            pools = vectors.find_pools(connection, embedder, scopes)
+        self._indexes.refresh(pools, self._read, self._connections.write)
+
+    def drop_vectors(self, *, keep: str) -> int:
+        """How many vectors went: those of every other embedder."""
+        with self._connections.write() as connection:
+            gone = vectors.drop(connection, keep)
+            if gone:
+                seal.mark_unpurged(connection)
+            return gone
 
     # -- records -----------------------------------------------------------------------------------------------------
 
@@ -364,7 +404,7 @@ class SqliteStore:
             facts: dict[str, int | str] = {"schema": connection.execute("PRAGMA user_version").fetchone()[0]}
             facts |= {"language": seal.language_of(connection).name}
             facts |= {f"{table}s": deleting.count(connection, table) for table in counted}
-            facts |= {"unpurged": seal.count_unpurged(connection)}
+            facts |= {"unembedded": vectors.count_unembedded(connection), "unpurged": seal.count_unpurged(connection)}
             facts |= {name: os.path.getsize(path) if os.path.exists(path) else 0 for name, path in files.items()}
             return facts | {"check": str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])}
 
@@ -381,6 +421,8 @@ class SqliteStore:
 
     def close(self) -> None:
         """Close every connection, once its thread is done with what it does; the store cannot be used after."""
+        self._matrices.clear()
+        self._indexes.clear()
         self._connections.close()
 
     @contextlib.contextmanager

@@ -353,4 +353,4 @@ def test_protocols_have_the_papers_budgets_and_countings() -> None:
         assert (memory.count.name, memory.retriever, memory.top_k, memory.cap) == (
             PRODUCT.count.name, PRODUCT.retriever, PRODUCT.top_k, PRODUCT.cap,
         )  # fmt: skip
-        assert memory.embed.name == PRODUCT.embed.name
+        assert memory.embedder.name == PRODUCT.embed.name

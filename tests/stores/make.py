@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
+import numpy as np
+
 from retcon import Memory
 from retcon.model import FakeChat
 
@@ -42,7 +44,7 @@ def fill(memory: Memory) -> None:
     memory.supersede(memory.history(first.id)[-1].id, "I adopted two cats, Dot and Pixel.", timestamp="2026-05-09")
     memory.delete(second.id)
     memory.recall("How much did the vet cost?", budget=32, user_id="ann", action="merge")
-    memory.store.put_vectors("constant", [(third.id, bytes(range(64)))])
+    memory.store.put_vectors("constant", [(third.id, np.eye(1, 16, dtype=np.float32))])
     memory.purge()
 
 
