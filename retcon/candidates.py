@@ -3,6 +3,9 @@
 A long note enters as the passage that it was found by, so that a cap of 2,048 tokens holds twenty candidates whatever
 their length. What room is left goes to the passages around it, best note first, a ring of neighbours at a time, until
 the cap is full or every note is whole. The note itself stays as it is: `Hit.span` says which part of it is shown.
+
+Twenty short notes may leave most of a large budget empty. Where all of them fit, further ones follow in rank order, as
+long as they fit too. So they can push nothing out, and a larger budget never shows less.
 """
 
 from __future__ import annotations
@@ -16,6 +19,14 @@ from retcon.note import Cluster, Dropped, Evidence, Hit, Span
 from retcon.pack import Accounting, costs
 from retcon.passages import split
 from retcon.tokens import Counter
+
+MOST = 100  # hits that a search orders, and so the most that there can be
+SMALL = 10  # tokens of a short note with its date and its speaker
+
+
+def count_hits(top_k: int, budget: int) -> int:
+    """How many hits may be of use for the budget: `top_k`, or as many short notes as it has room for."""
+    return max(top_k, min(budget // SMALL, MOST))
 
 
 def gather(
@@ -33,7 +44,7 @@ def gather(
     A best hit that is larger than the whole cap stays, and leaves half of the cap to the others: Extract can use a part
     of it. A note that only fills up has no such right, unless there is nothing else.
     """
-    parts = [hit if hit.span == hit.passage else replace(hit, span=hit.passage) for hit in hits]
+    parts = [_as_found(hit) for hit in hits]
     table = _Table(parts, costs(parts, count=count, accounting=accounting), cap)
     table.widen(count, accounting)
     return Cluster(
@@ -44,6 +55,36 @@ def gather(
         over_cap=tuple(hits[i] for i in table.over),
         evidence=evidence,
         language=language,
+    )
+
+
+def top_up(
+    cluster: Cluster,
+    more: Sequence[Hit],
+    budget: int,
+    *,
+    count: Counter,
+    cap: int = 2048,
+    accounting: Accounting = "rendered",
+) -> Cluster:
+    """The cluster with further hits, as long as all of it fits into the budget; what repeats another is left out."""
+    gap = count("\n") if accounting == "rendered" else 0
+    used = sum(cluster.costs) + gap * len(cluster.hits)
+    ids, entered = {hit.id for hit in cluster.hits}, list[tuple[Hit, int]]()
+    for hit in () if cluster.over_cap else map(_as_found, more):
+        deadline.check()
+        if hit.duplicate_of in ids:
+            continue
+        (cost,) = costs([hit], count=count, accounting=accounting)
+        used += cost + gap
+        if used > min(budget, cap):
+            break
+        ids.add(hit.id)
+        entered.append((hit, cost))
+    return replace(
+        cluster,
+        hits=(*cluster.hits, *(hit for hit, _ in entered)),
+        costs=(*cluster.costs, *(cost for _, cost in entered)),
     )
 
 
@@ -95,6 +136,11 @@ class _Table:
             reason = f"needs {self.costs[i]} tokens, {left} left under the candidate cap of {self.cap}"
             out.append(Dropped(self.hits[i].id, "cap", reason, self.costs[i]))
         return out
+
+
+def _as_found(hit: Hit) -> Hit:
+    """The hit as the passage that it was found by; a short note is whole."""
+    return hit if hit.span == hit.passage else replace(hit, span=hit.passage)
 
 
 def _grow(span: Span | None, passages: Sequence[Span]) -> Span | None:

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from retcon import answer, jsonl, pack, retrieve, validate
-from retcon.candidates import drop_filler, gather
+from retcon.candidates import count_hits, drop_filler, gather, top_up
 from retcon.deadline import UNLIMITED, TimeLimit, check_timeout
 from retcon.embedding import Background, Identity, embed_missing, identify
 from retcon.errors import InputError, StoreError, quote
@@ -422,21 +422,20 @@ class Memory(Hints):
     def _case(self, query: str, budget: int, where: Where, *, fill: bool, embed: Embed) -> _Case:
         """The query's candidates with all that is measured of them once, whatever is then tried."""
         count = remember(self.count)
-        cluster = self._cluster(query, where, count, fill=fill, embed=embed)
+        cluster = self._cluster(query, where, budget, count, fill=fill, embed=embed)
         return _Case(cluster, budget, count, self._features(cluster, budget, count))
 
-    def _cluster(
-        self, query: str, where: Where, count: Counter | None = None, *, fill: bool = True, embed: Embed | None = None
-    ) -> Cluster:
-        found = self._search(query, where, self.top_k, fill=True, embed=embed)
+    def _cluster(self, query: str, where: Where, budget: int, count: Counter, *, fill: bool, embed: Embed) -> Cluster:
+        more = count_hits(self.top_k, budget) - self.top_k
+        found = self._search(query, where, self.top_k, more=more, fill=True, embed=embed)
         evidence = weigh(found.match)
         hits = found.hits if fill else drop_filler(found.hits, evidence)
-        count = count or self.count
-        gathered = gather(query, hits, count=count, cap=self.cap, evidence=evidence, language=found.language)
-        return replace(gathered, warnings=found.warnings)
+        first = gather(query, hits[: self.top_k], count=count, cap=self.cap, evidence=evidence, language=found.language)
+        cluster = top_up(first, hits[self.top_k :], budget, count=count, cap=self.cap)
+        return replace(cluster, warnings=found.warnings)
 
     def _search(
-        self, query: str, where: Where, top_k: int, *, fill: bool, embed: Embed | None = None
+        self, query: str, where: Where, top_k: int, *, fill: bool, more: int = 0, embed: Embed | None = None
     ) -> retrieve.Search:
         where, embed = where.unexpired(self.now()), embed or self.embedder
         with span("retcon.retrieve", top_k=top_k):
@@ -447,7 +446,7 @@ class Memory(Hints):
                 self.store.refresh_indexes(where.scope, known.name)
             return retrieve.find(
                 self.store, query, where, top_k=top_k, retriever=self.retriever, embed=embed, known=known, fill=fill,
-                reranker=self.reranker,
+                more=more, reranker=self.reranker,
             )  # fmt: skip
 
     def _identify(self, embed: Embed) -> Identity:

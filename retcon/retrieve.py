@@ -85,13 +85,15 @@ def search(
     embed: Embed | None = None,
     known: Identity | None = None,
     fill: bool = False,
+    more: int = 0,
 ) -> tuple[Hit, ...]:
-    """The best of those notes for the query, near-duplicates marked.
+    """The best of those notes for the query, near-duplicates marked; up to `more` after the `top_k`.
 
     `known` is what `identify` says of the embedder, if it was asked before. `fill` tops up with the newest notes, at
     score 0, where fewer than `top_k` share a word with the query.
     """
-    return find(store, query, where, top_k=top_k, retriever=retriever, embed=embed, known=known, fill=fill).hits
+    found = find(store, query, where, top_k=top_k, more=more, retriever=retriever, embed=embed, known=known, fill=fill)
+    return found.hits
 
 
 def find(
@@ -103,17 +105,23 @@ def find(
     retriever: str,
     embed: Embed | None,
     fill: bool,
+    more: int = 0,
     known: Identity | None = None,
     reranker: Rerank | None = None,
 ) -> Search:
-    """What `search` gives, with how the query's words match it; a reranker orders the best of it in the end."""
-    asked_for, top_k = top_k, top_k if reranker is None else max(top_k, RERANKED)
+    """What `search` gives, with how the query's words match it; a reranker orders the best of it in the end.
+
+    Up to `more` hits follow the `top_k`; none of them only fills up.
+    """
+    wanted = top_k + more
     asking: Asking | None = None
     if embed is not None and check_retriever(retriever) in NEEDS_VECTORS:  # outside of the store: its errors are others
         asking = Asking(known or identify(store, embed), embed_query(embed, query))
     with store.snapshot(where.scope) as snapshot:
-        ranked = RETRIEVERS[check_retriever(retriever)](snapshot, query, top_k, where.only, asking)
-        by_words = _find_worded(snapshot, query, asked_for, where.only, retriever, ranked)[:asked_for]
+        ranked = RETRIEVERS[check_retriever(retriever)](
+            snapshot, query, wanted if reranker is None else max(wanted, RERANKED), where.only, asking
+        )  # fmt: skip
+        by_words = _find_worded(snapshot, query, top_k, where.only, retriever, ranked)[:top_k]
         language = snapshot.language
         asked = query_words(query, language)
         held = snapshot.forward(np.asarray(by_words, np.int64), [term_key(word.term) for word in asked]).counts
@@ -135,7 +143,7 @@ def find(
         similarity=ranked.closest, embedder=embed.name if embed is not None else "",
     )  # fmt: skip
     done = Reranked(tuple(hits)) if reranker is None else rerank_hits(reranker, query, tuple(hits))
-    return Search(mark_duplicates(done.hits[:asked_for], language), match, language, done.warnings)
+    return Search(mark_duplicates(done.hits[:wanted], language), match, language, done.warnings)
 
 
 def _find_worded(

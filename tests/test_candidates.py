@@ -115,3 +115,26 @@ def test_a_text_without_a_sentence_end_is_split_by_words() -> None:
     assert max(len(text[start:stop].split()) for start, stop in spans) <= LONG
     assert not is_long("word " * LONG)
     assert is_long("猫" * (2 * LONG + 2))
+
+
+def test_a_budget_with_room_for_all_candidates_gets_further_ones_and_shows_all_of_them() -> None:
+    with Memory(":memory:") as memory:
+        memory.add([{"id": str(i), "text": f"My parrot number {i} is green.", "session": str(i)} for i in range(60)])
+        shown: list[set[str]] = []
+        for budget in (64, 128, 256, 512, 1024):
+            for action in (RETAIN, EXTRACT, None):
+                found = memory.recall("parrot", budget, action=action)
+                ids = {source.id for source in found.sources}
+                assert found.tokens <= budget
+                assert action == RETAIN or not shown or ids >= shown[-1]
+                if len(found.cluster.hits) > memory.top_k:
+                    assert ids == {hit.id for hit in found.cluster.hits}
+            shown.append(ids)
+        assert [len(ids) for ids in shown] == sorted(len(ids) for ids in shown)
+        assert len(shown[0]) < memory.top_k < len(shown[-1])
+
+
+def test_no_further_candidate_enters_where_the_first_ones_do_not_all_fit() -> None:
+    with Memory(":memory:") as memory:
+        memory.add([f"My parrot number {i} is green, and its cage stands by the window." for i in range(60)])
+        assert len(memory.recall("parrot", 256).cluster.hits) == memory.top_k

@@ -61,14 +61,15 @@ class Ours:
 
 
 def remember_last(gather: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, done once where it is called again for the same query: every budget works on the same candidates."""
-    last: dict[str, Any] = {}
+    """The same, done once where it is called again for the same query and budget, if it is told one."""
+    last: dict[tuple[Any, ...], Any] = {}
 
     def gather_once(query: str, *scope: Any, **options: Any) -> Any:
-        if query not in last:
+        key = (query, *(each for each in scope if isinstance(each, int)))
+        if key not in last:
             last.clear()
-            last[query] = gather(query, *scope, **options)
-        return last[query]
+            last[key] = gather(query, *scope, **options)
+        return last[key]
 
     return gather_once
 

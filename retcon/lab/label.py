@@ -340,10 +340,10 @@ def _generate(cell: Cell, asker: Asker, wanted: dict[str, Ask]) -> CellContext |
         return CellContext(cell.case.retain(cell.budget))
     count = cell.case.protocol.count
     if not operate.ACTIONS[cell.action].needs_model:
-        return CellContext(operate.operate(cell.action, cell.case.cluster, cell.budget, count=count))
+        return CellContext(operate.operate(cell.action, cell.case.at(cell.budget), cell.budget, count=count))
     try:
         packed = operate.operate(
-            cell.action, cell.case.cluster, cell.budget, count=count, focus=cell.focus,
+            cell.action, cell.case.at(cell.budget), cell.budget, count=count, focus=cell.focus,
             chat=_Replay(asker, _version(cell.action), wanted), **cell.draw,
         )  # fmt: skip
     except ModelError as error:
@@ -356,7 +356,7 @@ def _check_support(cell: Cell, context: CellContext) -> CellContext:
     """The context, with the guard's finding where a model wrote it."""
     if not context.calls or not context.packed.text:
         return context
-    found = check(context.packed.text, cell.case.cluster.notes, query=cell.case.question.text)
+    found = check(context.packed.text, cell.case.at(cell.budget).notes, query=cell.case.question.text)
     return replace(context, unsupported=not found.ok)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon import pack, retrieve
-from retcon.candidates import gather
+from retcon.candidates import MOST, gather, top_up
 from retcon.embedding import embed_missing
 from retcon.errors import InputError
 from retcon.features import TYPES, features, query_type
@@ -85,10 +85,18 @@ class Case:
     question: BenchmarkQuestion
     cluster: Cluster
     protocol: Protocol
+    more: tuple[Hit, ...] = ()  # what follows where a budget has room for all of the cluster and more
+
+    def at(self, budget: int) -> Cluster:
+        """The cluster that an action gets for this budget."""
+        protocol = self.protocol
+        return top_up(
+            self.cluster, self.more, budget, count=protocol.count, cap=protocol.cap, accounting=protocol.accounting
+        )
 
     def features(self, budget: int) -> dict[str, float]:
         """What is known before generation, by the names of the outcomes table."""
-        cluster, protocol = self.cluster, self.protocol
+        cluster, protocol = self.at(budget), self.protocol
         fit = pack.fit_fraction(
             cluster, budget, count=protocol.count, order=protocol.order, accounting=protocol.accounting,
             costs=cluster.costs,
@@ -112,9 +120,10 @@ class Case:
 
     def retain(self, budget: int) -> Packed:
         """Whole notes, as this protocol packs them."""
+        cluster = self.at(budget)
         return pack.retain(
-            self.cluster, budget, count=self.protocol.count, order=self.protocol.order,
-            accounting=self.protocol.accounting, costs=self.cluster.costs,
+            cluster, budget, count=self.protocol.count, order=self.protocol.order,
+            accounting=self.protocol.accounting, costs=cluster.costs,
         )  # fmt: skip
 
 
@@ -142,7 +151,7 @@ def _retrieve_cases(questions: Iterable[BenchmarkQuestion], protocol: Protocol) 
         try:
             store.add(list(chain_turns(group[0].history)))
             for question in group:
-                yield Case(question, _search(store, question, protocol), protocol)
+                yield _search(store, question, protocol)
         finally:
             store.close()
 
@@ -165,14 +174,17 @@ def chain_turns(history: Iterable[Note]) -> Iterator[Note]:
         seen.add((scope, note.id))
 
 
-def _search(store: SqliteStore, question: BenchmarkQuestion, protocol: Protocol) -> Cluster:
+def _search(store: SqliteStore, question: BenchmarkQuestion, protocol: Protocol) -> Case:
     if protocol.retriever in retrieve.NEEDS_VECTORS:
         embed_missing(store, Where(), protocol.embed)
+    product = protocol.name == "product"
     hits = retrieve.search(
         store, question.text, Where(), top_k=protocol.top_k, retriever=protocol.retriever, embed=protocol.embed,
-        fill=protocol.name == "product",
+        fill=product, more=max(0, MOST - protocol.top_k) if product else 0,
     )  # fmt: skip
-    return gather(question.text, hits, count=protocol.count, cap=protocol.cap, accounting=protocol.accounting)
+    first, more = hits[: protocol.top_k], hits[protocol.top_k :]
+    found = gather(question.text, first, count=protocol.count, cap=protocol.cap, accounting=protocol.accounting)
+    return Case(question, found, protocol, more)
 
 
 def _with_costs(cluster: Cluster, protocol: Protocol) -> Cluster:

@@ -25,7 +25,6 @@ from retcon.lab.protocols import PROTOCOLS, Case, cases, chain_turns
 from retcon.note import Note
 from retcon.route import Router
 from retcon.tokens import counter
-from retcon.where import Where
 
 CONTROLLED, FULL, PRODUCT = (PROTOCOLS[name] for name in ("controlled", "full-history", "product"))
 BUDGETS = (0, 16, 64, 256)
@@ -235,12 +234,12 @@ def remembered() -> Iterator[Memory]:
 def check_product(case: Case, memory: Memory, budgets: Sequence[int]) -> None:
     """The case is what the memory has: candidates, their costs, features, and the text of a retention."""
     query = case.question.text
-    theirs = memory._cluster(query, Where())
-    assert [(hit.id, hit.score, hit.rank, hit.duplicate_of) for hit in case.cluster.hits] == [
-        (hit.id, hit.score, hit.rank, hit.duplicate_of) for hit in theirs.hits
-    ]
-    assert (case.cluster.costs, case.cluster.dropped) == (theirs.costs, theirs.dropped)
     for budget in budgets:
+        ours, theirs = case.at(budget), memory.recall(query, budget).cluster
+        assert [(hit.id, hit.score, hit.rank, hit.duplicate_of) for hit in ours.hits] == [
+            (hit.id, hit.score, hit.rank, hit.duplicate_of) for hit in theirs.hits
+        ]
+        assert (ours.costs, ours.dropped) == (theirs.costs, theirs.dropped)
         assert features_of(case, budget) == dict(memory.decide(query, budget).features)
         recalled = memory.recall(query, budget, action="retain")
         packed = case.retain(budget)
