@@ -5,8 +5,8 @@
 
 Answerable questions are spread over conversations: each gives one in turn, in a drawn order. Unanswerable ones are of
 several kinds (`bench.unanswerable`); one that was made from an answerable question is drawn only where that one is, in
-the same wave, and both are resampled together. Every wave is a fair draw by itself: what time does not allow is left out
-from the end.
+the same wave, and both are resampled together. Every wave is a fair draw by itself: what there is no time for is left
+out from the end.
 """
 
 from __future__ import annotations

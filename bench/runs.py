@@ -3,7 +3,7 @@
     python -m bench.runs --model qwen.gguf --out rows                     all of them, on any model
     python -m bench.runs --model http://localhost:8000/v1 --model-name m --only locomo-product --out rows
     python -m bench.runs --replies rows/replies.jsonl.gz --out rows       rows again from kept replies, no model asked
-    python -m bench.runs --model FOLDER --only wave1 --export --out OUT      of seven domains a first part, replies alone
+    python -m bench.runs --model FOLDER --only wave1 --export --out OUT   of seven domains a first part, replies alone
 
 It calls what `retcon label` calls. Questions are named by the id files in bench/prereg, which were drawn before any
 outcome existed (those of the seven domains by `bench.domains`). Replies are kept in OUT/replies.db; with --export they
