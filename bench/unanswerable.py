@@ -34,7 +34,7 @@ MADE = (PERSON, TIME, THING)
 MARK = "~"
 HALF, MOST = 0.5, 0.6  # of the other words of a question, or of what the evidence says; of the words of its answer
 THIRD = 1 / 3  # of the other words, where a time is swapped: what was done once is often done again
-FEWEST = 2  # telling words beside what is swapped
+FEWEST = 2  # telling words beside what is swapped; one more where somebody is called by the first name, as in talk
 NEAR, SCENE = 1, 12  # notes on each side that belong to one; where people talk, what they do is told over many turns
 LONGEST_FACT = 200  # characters
 FURTHEST = 120  # years that a question is moved by
@@ -116,6 +116,8 @@ _THIRD = re.compile(r"\b(?:[Hh]e|[Ss]he|[Hh]is|[Hh]er)\b")
 _RELATED = re.compile(
     rf"\b(?:{'|'.join(KIN)}|mother|father|wife|husband|girlfriend|boyfriend|son|daughter|child|children|parents?)\b"
 )
+# Where somebody is only told of it, the same may be known from elsewhere.
+_TOLD = re.compile(r"\b(?:conversation|chat|chatting|talking|message|exchange|shared|consult\w*|learned|preference)\b")
 _HE = re.compile(r"\b(?:he|she|him|her|his|hers)\b")
 _I = re.compile(r"\b(?:I|I'm|me|my)\b")
 _FIRST = re.compile(r"\b(?:I|me|my|you|your)\b")
@@ -275,7 +277,7 @@ def _people(question: str, history: History, owner: str | None) -> list[Spot]:
     """The people whom a question names, beside the owner of the history."""
     own, found = _parts(question, owner), dict[int, Spot]()
     for called in sorted(history.called, key=len, reverse=True):
-        for match in re.finditer(rf"\b{re.escape(called)}\b(?! \()", question):
+        for match in re.finditer(rf"\b{re.escape(called)}\b(?! [(A-Z])", question):
             titled = re.search(r"\W[A-Z][\w.]* $", question[: match.start()])  # "General", or a longer name
             if not titled and not _overlaps(match.span(), own + [(spot.start, spot.end) for spot in found.values()]):
                 found[match.start()] = Spot(PERSON, "full" if " " in called else "short", *match.span())
@@ -344,7 +346,11 @@ def is_answered(question: BenchmarkQuestion, spot: Spot, new: str, history: Hist
     """Whether something in the history may answer the question with the new one in its place, or it asks too little."""
     old = frozenset(stems(spot.text(question.text)))
     others = _telling(question.text[: spot.start] + " " + question.text[spot.end :])
-    if len(others) < FEWEST or not _differs(question, spot, new) or not _is_tied(question, others):
+    if (
+        len(others) < FEWEST + (spot.shape == "short")
+        or not _differs(question, spot, new)
+        or not _is_tied(question, others)
+    ):
         return True
     if spot.kind == PERSON and not _fits(question, spot):
         return True
@@ -374,7 +380,8 @@ def _is_tied(question: BenchmarkQuestion, others: frozenset[str]) -> bool:
 def _fits(question: BenchmarkQuestion, spot: Spot) -> bool:
     """Whether the rest of the question says nothing that holds for the old person alone."""
     rest = question.text[: spot.start] + question.text[spot.end :]
-    return not _RELATED.search(rest) if spot.shape != "kin" else not (_HE.search(rest) or _RELATED.search(rest))
+    odd = _HE.search(rest) if spot.shape == "kin" else _TOLD.search(rest)
+    return not odd and not _RELATED.search(rest)
 
 
 def _years(text: str) -> frozenset[int]:

@@ -53,11 +53,14 @@ def spot(question: BenchmarkQuestion, kind: str) -> Spot:
 
 
 def test_a_person_is_swapped_for_one_who_has_nothing_to_do_with_it() -> None:
-    assert made(ask("Where did Anna leave her bike?", "at the harbour", 0))[PERSON] == "Where did Lisa leave her bike?"
+    assert (
+        made(ask("Where did Anna leave her blue bike?", "at the harbour", 0))[PERSON]
+        == "Where did Lisa leave her blue bike?"
+    )
 
 
 def test_whoever_was_there_takes_nobodys_place() -> None:
-    question = ask("Where did Anna leave her bike?", "at the harbour", 0)
+    question = ask("Where did Anna leave her blue bike?", "at the harbour", 0)
     history = History(TALK)
     assert is_answered(question, spot(question, PERSON), "Tom", history)  # in the scene, where the bike is spoken of
     assert not is_answered(question, spot(question, PERSON), "Lisa", history)
@@ -139,7 +142,7 @@ def test_the_owner_of_a_history_is_whom_many_questions_name() -> None:
 
 
 def test_a_made_question_has_no_answer_and_names_its_twin() -> None:
-    question = ask("Where did Anna leave her bike?", "at the harbour", 0)
+    question = ask("Where did Anna leave her blue bike?", "at the harbour", 0)
     (new,) = [each for each in make([question]) if kind_of(each) == PERSON]
     assert (new.answer, new.evidence, new.abstention, new.history) == (NOT_IN_MEMORY, (), True, question.history)
     assert twin_of(new) == question.id
