@@ -196,9 +196,11 @@ def _locomo_notes(sample: str, talk: dict[str, Any]) -> list[Note]:
     out: list[Note] = []
     for n in range(1, 1 + sum(key.endswith("_date_time") for key in talk)):
         when = datetime.strptime(talk[f"session_{n}_date_time"], "%I:%M %p on %d %B, %Y").isoformat(timespec="minutes")
+        before: str | None = None
         for turn in talk.get(f"session_{n}", []):
             text = turn["text"] + (f" [photo: {turn['blip_caption']}]" if turn.get("blip_caption") else "")
-            out.append(Note(f"{sample}/{turn['dia_id']}", text, turn["speaker"], f"{n}", when))
+            out.append(Note(f"{sample}/{turn['dia_id']}", text, turn["speaker"], f"{n}", when, follows=before))
+            before = out[-1].id
     return out
 
 

@@ -26,9 +26,11 @@ from bench.deletes import table as deletes_table
 from bench.doc_tables import tables as shown_tables
 from bench.extra_features import table as richer_table
 from bench.fidelity import table as fidelity_table
+from bench.finding.page import TABLES as FINDING
 from bench.first_gate import table as gate_table
 from bench.found import table as found_table
 from bench.ladder_forms import table as ladder_table
+from bench.languages import table as languages_table
 from bench.load import attacked_table, soak_table
 from bench.load import table as load_table
 from bench.operators import table as operator_table
@@ -103,6 +105,11 @@ def _pilot(name: str) -> str:
     return pilot_tables(_results("pilot"))[name]
 
 
+def _finding(name: str) -> str:
+    """One of the tables of what is found."""
+    return FINDING[name](_results("finding"))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "retrieval": lambda: retrieval_table(_results("retrieval")),
     "tokens": lambda: token_table([TokenRow(**row) for row in _results("tokens")]),
@@ -115,6 +122,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "speed-goals": lambda: speed_goals(_results("speed")),
     "survival": _survival,
     "fidelity": lambda: fidelity_table(_results("fidelity")),
+    "languages": lambda: languages_table(_results("languages")),
     "found": lambda: found_table(_results("found")),
     "ladder-forms": lambda: ladder_table(_results("ladder_forms")),
     "stats": lambda: stats_table(_results("stats")),
@@ -128,6 +136,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "transcript": _transcript,
     "gate": lambda: gate_table(_results("first_gate")),
     **{f"pilot-{name}": partial(_pilot, f"pilot-{name}") for name in PILOT},
+    **{name: partial(_finding, name) for name in FINDING},
     **shown_tables(),
 }
 

@@ -43,6 +43,7 @@ class Options(TypedDict, total=False):
     focus: bool
     guard: Guard
     sync: Sync
+    language: str | None
     stamp: bool
     before_store: Hook | None
     now: Callable[[], datetime]
@@ -108,6 +109,7 @@ class AsyncMemory(Hints):
     ask_stream = _streamed(Memory.ask_stream)
     export = _on_thread(Memory.export)
     load = _on_thread(Memory.load)
+    reindex = _on_thread(Memory.reindex)
     stats = _on_thread(Memory.stats)
     cache_stats = _on_thread(Memory.cache_stats)
     clear_cache = _on_thread(Memory.clear_cache)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from retcon import deadline
+from retcon.language import ENGLISH, Language
 from retcon.note import Cluster, Dropped, Evidence, Hit, Span
 from retcon.pack import Accounting, costs
 from retcon.passages import split
@@ -25,13 +26,14 @@ def gather(
     cap: int = 2048,
     accounting: Accounting = "rendered",
     evidence: Evidence | None = None,
+    language: Language = ENGLISH,
 ) -> Cluster:
     """The hits that fit under the candidate cap, taken greedily in rank order, each as large as there is room.
 
     A best hit that is larger than the whole cap stays, and leaves half of the cap to the others: Extract can use a part
     of it. A note that only fills up has no such right, unless there is nothing else.
     """
-    parts = [replace(hit, span=hit.passage) for hit in hits]
+    parts = [hit if hit.span == hit.passage else replace(hit, span=hit.passage) for hit in hits]
     table = _Table(parts, costs(parts, count=count, accounting=accounting), cap)
     table.widen(count, accounting)
     return Cluster(
@@ -41,6 +43,7 @@ def gather(
         costs=tuple(table.costs[i] for i in table.kept),
         over_cap=tuple(hits[i] for i in table.over),
         evidence=evidence,
+        language=language,
     )
 
 

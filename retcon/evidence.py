@@ -10,7 +10,7 @@ Function words do not count; everyday words, which nearly any question may hold,
 more. Some queries need no numbers. One that names the speaker of a note found is about memory. One of everyday words
 alone ("What did we talk about last time?") asks for memory itself. One of which no other word is there is not about
 memory. The numbers are learned on English questions (`bench/found.py` writes `found.json`): a query in which other
-letters prevail is about memory as soon as one of its words is there.
+letters prevail, or in a memory of another language, is about memory as soon as one of its words is there.
 
 Embeddings find what shares no word with the query. Where they were searched, a note closer than off-topic queries get
 is enough; an embedder of which `found.json` does not know how close that is, is trusted.
@@ -30,8 +30,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from retcon.language import ENGLISH, Language
 from retcon.note import Evidence
-from retcon.words import COMMON_STEMS, stem_words, words
+from retcon.words import stem_words
 
 NOTHING = "nothing in memory is about this"
 FEWEST, LARGEST = 3, 6000  # notes of a memory: the range that the rule was learned on, and is held to
@@ -63,10 +64,11 @@ class QueryWord:
     term: str
     capital: bool = False  # with a capital letter where no sentence has to have one: most likely a name
     first: bool = False  # with a capital letter anywhere
+    native: bool = True  # in the letters, and of a memory in the language, that the rule was learned on
 
     @property
     def everyday(self) -> bool:
-        return self.term in EVERYDAY
+        return self.native and self.term in EVERYDAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,23 +84,25 @@ class Match:
     embedder: str = ""
 
 
-def query_words(query: str) -> tuple[QueryWord, ...]:
+def query_words(query: str, language: Language = ENGLISH) -> tuple[QueryWord, ...]:
     """The distinct words of the query, function words left out."""
     found: dict[str, QueryWord] = {}
     for number, token in enumerate(_TOKEN.findall(query)):
         capital = token[0].isupper()
-        split = words(token)
-        for text, term in zip(split, stem_words(split), strict=True):
-            known = found.get(term, QueryWord(text, term))
-            found[term] = replace(
-                known, capital=known.capital or (capital and number > 0), first=known.first or capital
-            )
-    return tuple(word for word in found.values() if word.term not in COMMON_STEMS)
+        split = language.words(token)
+        for text, term in zip(split, language.stem_words(split), strict=True):
+            known = found.get(term)
+            if known is None:
+                native = language.is_english and text.isascii()
+                found[term] = QueryWord(text, term, capital and number > 0, capital, native)
+            elif capital and not (known.capital and known.first):
+                found[term] = replace(known, capital=known.capital or number > 0, first=True)
+    return tuple(word for word in found.values() if word.term not in language.common)
 
 
-def names_speaker(query: Sequence[QueryWord], speakers: Iterable[str | None]) -> bool:
+def names_speaker(query: Sequence[QueryWord], speakers: Iterable[str | None], language: Language = ENGLISH) -> bool:
     """Whether a word of the query with a capital letter, other than an everyday one, is of a speaker's name."""
-    names = {term for speaker in speakers if speaker for term in stem_words(words(speaker))}
+    names = {term for speaker in set(speakers) if speaker for term in language.stems(speaker)}
     return any(word.first and word.term in names and not word.everyday for word in query)
 
 
@@ -168,7 +172,7 @@ def settle(match: Match) -> bool | None:
         return True
     if not match.held[:, telling].any():
         return False
-    native = [word.text.isascii() for word in match.words if not word.everyday]
+    native = [word.native for word in match.words if not word.everyday]
     return None if 2 * sum(native) >= len(native) else True
 
 

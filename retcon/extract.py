@@ -2,13 +2,7 @@
 
     notes -> sentences -> a score each -> a queue -> what fits of its beginning -> in order of time -> counted again
 
-A sentence is worth
-
-    prior * (BASE + overlap + KIND [it holds the kind of thing the query asks for]) * (ASKS if it is a question)
-
-where the prior is the retriever's score of its note, best note 1, raised a little for newer notes, and the overlap is
-the share of the query's words that the sentence holds, each weighed by how rare it is among the candidate sentences.
-The retriever says which note, the overlap which sentence of it; neither alone is enough.
+What a sentence is worth for the query is told in `worth`.
 
 More budget never shows less. Sentences queue up best first, in an order that no budget changes, and a budget shows the
 beginning of the queue: whole sentences, and of the first that no longer fits the part around the words that the query
@@ -18,128 +12,29 @@ asks for. The parts of a sentence are nested too: each larger one holds each sma
 
 from __future__ import annotations
 
-import math
-import re
 from bisect import bisect_left, bisect_right
-from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from heapq import heappop, heappush
-from itertools import chain
 
 from retcon import deadline
 from retcon.note import MARK, Cluster, Dropped, Hit, Packed, Source
 from retcon.pack import check, one_line, retain
-from retcon.timeline import begins_like_a_head, day, moment, says_day_itself, turns
+from retcon.timeline import begins_like_a_head, day, says_day_itself, turns
 from retcon.tokens import LOOSE, Counter, spans
-from retcon.words import query_terms, sentences, stem_words, stems, words
+from retcon.worth import KIND, Piece, Target, rank, read_lines, read_query, skip_repeats
 
-BASE = 0.4  # tuned on LongMemEval; docs/extract.md has the neighbours of these values
-KIND = 0.4
-ASKS = 0.5
-NEWER = 0.1  # the newest note's gain over the oldest: what was said last is what holds now
 ROOM = 6  # tokens: a date must leave the best piece as many, and a sentence is not cut to fewer
 LEAST = 3  # tokens below which nothing more is added
 TELLING = 5  # words that a part of a sentence must have, unless it is all that fits
 FLOOR = 32  # tokens: no sentence whose smallest part costs more is the first, while there is another
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of question, and how to know a sentence that can answer it: by one of its words, or by a pattern."""
-
-    asked: re.Pattern[str]
-    words: frozenset[str]
-    held: re.Pattern[str]
-
-
-def _kind(asked: str, words: str, held: str) -> Kind:
-    return Kind(re.compile(asked, re.IGNORECASE), frozenset(words.split()), re.compile(held))
-
-
-# English; other languages go without.
-KINDS = (
-    _kind(
-        r"\bwhen\b|\b(?:what|which) (?:day|date|month|year|time)\b|\bhow (?:long|old|recent)",
-        "today yesterday tomorrow tonight ago last next since until second minute hour day week weekend month year "
-        "decade seconds minutes hours days weeks weekends months years decades morning afternoon evening night monday "
-        "tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays saturdays "
-        "sundays january february march april may june july august september october november december",
-        r"\d",
-    ),
-    _kind(
-        r"\bhow (?:many|much|often|far|big|tall|large)\b",
-        "one two three four five six seven eight nine ten eleven twelve dozen twenty thirty forty fifty hundred "
-        "thousand million half once twice couple several every daily weekly monthly",
-        r"\d",
-    ),
-    _kind(r"\bwho(?:m|se)?\b|\bnamed?\b", "", r"(?<=\w )[A-Z]\w|(?<=\w, )[A-Z]\w"),  # a capital inside the sentence
-    _kind(r"\bwhere\b", "", r"\b(?:in|at|from|to|near|around|on) (?:the |a |my )?[A-Z]"),
-)
-_FRONT = f"{MARK.strip()} "
-_ASKED = ("?", "？")
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A sentence: the position of its note, its own there, its text, its words with those of the speaker's name."""
-
-    hit: int
-    place: int
-    text: str
-    words: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A verbatim part of a note: where it stands, what it is worth for the query, whether it shares a word with it."""
-
-    hit: int
-    place: int
-    text: str
-    score: float
-    matches: bool
-    begun: bool = True  # from the sentence's start
-    ended: bool = True  # to its end
-
-    @property
-    def whole(self) -> bool:
-        return self.begun and self.ended
-
-    @property
-    def shown(self) -> str:
-        """The text, marked where the sentence was cut."""
-        return f"{'' if self.begun else _FRONT}{self.text}{'' if self.ended else MARK}"
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What the query is after: its terms, by each word that stems to one, their shares of its weight, and kinds."""
-
-    terms: Mapping[str, str]
-    shares: Mapping[str, float]
-    kinds: Sequence[Kind]
-
-    def worth(self, text: str, run: Sequence[str]) -> float:
-        """Overlap, plus KIND for a kind of thing that is asked for."""
-        return self.overlap(run) + KIND * self.answers(text, run)
-
-    def overlap(self, run: Sequence[str]) -> float:
-        """Share of the query that these words hold."""
-        found = {self.terms[word] for word in run if word in self.terms}
-        return math.fsum(self.shares[term] for term in found)  # exact: the order of a set must not show
-
-    def answers(self, text: str, run: Sequence[str]) -> bool:
-        """Whether the text holds a kind of thing that is asked for."""
-        return any(not kind.words.isdisjoint(run) or kind.held.search(text) for kind in self.kinds)
-
-
 def extract(cluster: Cluster, budget: int, *, count: Counter) -> Packed:
     """The sentences worth most for the query, within the budget; never empty where a whole note would fit."""
-    lines = _lines(cluster)
-    target = _read_query(cluster.query, lines)
-    pieces = _rank(lines, target, cluster.hits)
+    lines = read_lines(cluster)
+    target = read_query(cluster.query, lines, cluster.language)
+    pieces = rank(lines, target, cluster.hits)
     page = _page(cluster, pieces, check(budget), count)
     purse = Purse(budget, page, count)
     taken = _choose(pieces, target, purse) if budget else []
@@ -154,66 +49,6 @@ def extract(cluster: Cluster, budget: int, *, count: Counter) -> Packed:
     return Packed(
         text, budget - purse.left, _sources(cluster.hits, pieces, taken), _explain_drops(cluster.hits, pieces, purse)
     )
-
-
-# - what a sentence is worth -
-
-
-def _lines(cluster: Cluster) -> list[Line]:
-    """Every sentence of the notes that repeat no better one."""
-    out: list[Line] = []
-    for i in _skip_repeats(cluster.hits):
-        voice = words(cluster.hits[i].note.speaker or "")  # "Ann: I ran" says that Ann ran
-        for j, text in enumerate(sentences(cluster.hits[i].text)):
-            deadline.check()
-            out.append(Line(i, j, text, voice + words(text)))
-    return out
-
-
-def _rank(lines: Sequence[Line], target: Target, hits: Sequence[Hit]) -> list[Piece]:
-    """The sentences with what they are worth, best first."""
-    prior = _priors(hits)
-    pieces: list[Piece] = []
-    for line in lines:
-        deadline.check()
-        asks = ASKS if line.text.endswith(_ASKED) else 1.0
-        score = prior[line.hit] * (BASE + target.worth(line.text, line.words)) * asks
-        pieces.append(Piece(line.hit, line.place, line.text, score, not target.terms.keys().isdisjoint(line.words)))
-    return sorted(pieces, key=lambda piece: -piece.score)
-
-
-def _read_query(query: str, lines: Sequence[Line]) -> Target:
-    """What the query is after among these sentences; a term weighs its BM25 idf, with sentences as documents."""
-    runs = [line.words for line in lines]
-    distinct = sorted(set().union(*runs))
-    wanted = dict.fromkeys(query_terms(query))
-    terms = {word: stem for word, stem in zip(distinct, stem_words(distinct), strict=True) if stem in wanted}
-    df = Tally(chain.from_iterable({terms[word] for word in run if word in terms} for run in runs))
-    weight = {term: math.log(1 + (len(runs) - df[term] + 0.5) / (df[term] + 0.5)) for term in wanted}
-    total = sum(weight.values()) or 1.0
-    shares = {term: value / total for term, value in weight.items()}
-    return Target(terms, shares, [kind for kind in KINDS if kind.asked.search(query)])
-
-
-def _skip_repeats(hits: Sequence[Hit]) -> list[int]:
-    """Positions of the notes that repeat no better-ranked one."""
-    seen: set[str] = set()
-    out: list[int] = []
-    for i, hit in enumerate(hits):
-        if hit.duplicate_of not in seen:
-            out.append(i)
-        seen.add(hit.id)
-    return out
-
-
-def _priors(hits: Sequence[Hit]) -> list[float]:
-    """The retriever's opinion of each note, best 1, or its rank where there are no scores to divide; newer gains."""
-    top = max((hit.score for hit in hits), default=0.0)
-    usable = 0 < top < math.inf and all(hit.score >= 0 for hit in hits)
-    when = [moment(hit.note) or timedelta.min for hit in hits]
-    times = sorted(set(when))
-    gain = {each: 1 + NEWER * at / max(len(times) - 1, 1) for at, each in enumerate(times)}
-    return [(hit.score / top if usable else 2 / (2 + i)) * gain[when[i]] for i, hit in enumerate(hits)]
 
 
 # - how it is shown -
@@ -277,7 +112,8 @@ def _page(cluster: Cluster, pieces: Sequence[Piece], budget: int, count: Counter
     notes = cluster.notes
     days = [day(note) for note in notes]
     names = [one_line(note.speaker or "") for note in notes]
-    if len(set(names)) == 1 and not set(stems(names[0])) & set(stems(cluster.query)):
+    read = cluster.language.stems
+    if len(set(names)) == 1 and not set(read(names[0])) & set(read(cluster.query)):
         names = [""] * len(notes)  # one voice throughout, which the query does not name
     page = Page(
         days, [f"{name}:" if name else "" for name in names], [note.session for note in notes], turns(cluster.hits),
@@ -381,7 +217,7 @@ def _queue(pieces: Sequence[Piece], target: Target, purse: Purse) -> Iterator[Pi
     """
     said: set[str] = set()
     waiting: list[tuple[int, int, Piece]] = []
-    for rank, piece in enumerate(pieces):
+    for place, piece in enumerate(pieces):
         deadline.check()
         while waiting and waiting[0][0] <= _most(purse):
             yield heappop(waiting)[2]
@@ -392,7 +228,7 @@ def _queue(pieces: Sequence[Piece], target: Target, purse: Purse) -> Iterator[Pi
         if need <= _most(purse):
             yield piece
         else:
-            heappush(waiting, (need, rank, piece))
+            heappush(waiting, (need, place, piece))
     while waiting:
         yield heappop(waiting)[2]
 
@@ -434,7 +270,7 @@ class Runs:
 
 def _values(text: str, places: Sequence[tuple[int, int]], target: Target) -> list[float]:
     """What each span of the sentence is worth: its words of the query; of the kinds that are asked for, the nearest."""
-    runs = [words(text[start:end]) for start, end in places]
+    runs = [target.language.words(text[start:end]) for start, end in places]
     starts = [start for start, _ in places]
     values = [target.overlap(run) for run in runs]
     held = {i for i, run in enumerate(runs) if any(not kind.words.isdisjoint(run) for kind in target.kinds)}
@@ -482,7 +318,7 @@ def _part(piece: Piece, target: Target, purse: Purse) -> Piece | None:
     if size < 0:
         return None
     part = runs.take(size)
-    enough = piece.matches and len(words(part.text)) >= TELLING if purse.taken else bool(part.text)
+    enough = piece.matches and len(target.language.words(part.text)) >= TELLING if purse.taken else bool(part.text)
     return part if enough else None
 
 
@@ -519,7 +355,7 @@ def _sources(hits: Sequence[Hit], pieces: Sequence[Piece], taken: Sequence[Piece
 def _explain_drops(hits: Sequence[Hit], pieces: Sequence[Piece], purse: Purse) -> tuple[Dropped, ...]:
     """Each note that has nothing in the text, and why."""
     used, there = _by_hit(purse.taken), _by_hit(pieces)
-    fresh, said = set(_skip_repeats(hits)), {piece.text for piece in purse.taken}
+    fresh, said = set(skip_repeats(hits)), {piece.text for piece in purse.taken}
     out: list[Dropped] = []
     for i, hit in enumerate(hits):
         deadline.check()

@@ -21,7 +21,8 @@ from retcon.errors import InputError, quote
 from retcon.words import words
 
 TYPES = ("single_session", "multi_session", "temporal", "knowledge_update")
-FEATURES = ("budget", "notes", "pressure", "fit", "sessions", "inconsistency", "similarity", *TYPES)
+SPREAD = ("inconsistency", "similarity")  # of the notes' embeddings
+FEATURES = ("budget", "notes", "pressure", "fit", "sessions", *SPREAD, *TYPES)
 PLACES = {name: place for place, name in enumerate(FEATURES)}  # in a feature vector
 BUDGET_UNIT = 512  # the paper's scale for the budget feature
 _MOST = 1 << 53  # a budget past it is no number of tokens, and floats stop being exact
@@ -39,27 +40,40 @@ def features(
     types: Sequence[float],
 ) -> NDArray[np.float64]:
     """The eleven features in the order of `FEATURES`; `costs`, `sessions` and `vectors` have one entry a note."""
+    found = measure(budget=budget, costs=costs, fit=fit, sessions=sessions, vectors=vectors, types=types)
+    return np.array([found[name] for name in FEATURES], np.float64)
+
+
+def measure(
+    *,
+    budget: int,
+    costs: Sequence[int],
+    fit: float,
+    sessions: Sequence[str | None],
+    vectors: NDArray[np.floating] | None = None,
+    types: Sequence[float] | None = None,
+) -> dict[str, float]:
+    """The features by name, without those of vectors and of the query's type where these are not given."""
     if budget < 0:
         raise InputError(f"the budget must be 0 or more, not {quote(budget)}")
-    if not len(costs) == len(sessions) == len(vectors):
-        raise InputError(f"{len(costs)} costs, {len(sessions)} sessions and {len(vectors)} vectors for one cluster")
-    if len(types) != len(TYPES):
+    if not len(costs) == len(sessions) == (len(costs) if vectors is None else len(vectors)):
+        many = "no" if vectors is None else len(vectors)
+        raise InputError(f"{len(costs)} costs, {len(sessions)} sessions and {many} vectors for one cluster")
+    if types is not None and len(types) != len(TYPES):
         raise InputError(f"{len(types)} query type probabilities, {len(TYPES)} are needed")
     budget = min(budget, _MOST)
-    inconsistency, similarity = spread(vectors)
-    return np.array(
-        (
-            budget / BUDGET_UNIT,
-            len(costs),
-            sum(costs) / max(budget, 1),  # at budget 0 the pressure is the cost itself: finite, and monotone in B
-            fit,
-            len(set(sessions)),  # notes without a session share one
-            inconsistency,
-            similarity,
-            *types,
-        ),
-        np.float64,
-    )
+    found = {
+        "budget": budget / BUDGET_UNIT,
+        "notes": float(len(costs)),
+        "pressure": sum(costs) / max(budget, 1),  # at budget 0 it is the cost itself: finite, and monotone in B
+        "fit": fit,
+        "sessions": float(len(set(sessions))),  # notes without a session share one
+    }
+    if vectors is not None:
+        found |= zip(SPREAD, spread(vectors), strict=True)
+    if types is not None:
+        found |= zip(TYPES, types, strict=True)
+    return found
 
 
 def spread(vectors: NDArray[np.floating]) -> tuple[float, float]:

@@ -10,24 +10,22 @@ import math
 import os
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from retcon import answer, jsonl, pack, retrieve, validate
 from retcon.candidates import drop_filler, gather
 from retcon.deadline import UNLIMITED, TimeLimit, check_timeout
 from retcon.errors import InputError, StoreError, quote
 from retcon.evidence import weigh
-from retcon.features import features, query_type
+from retcon.features import SPREAD, TYPES, measure, query_type
 from retcon.habits import Hints
 from retcon.ladder import Answer, Look, climb, finish, first_look, replace_action
+from retcon.language import language
 from retcon.model import Chat, Embed, chat, embedder
 from retcon.model.embed import within
 from retcon.note import Cluster, Decision, Hit, Note, Recall, Scope
@@ -38,7 +36,7 @@ from retcon.screen import Hook, check_hook, screen
 from retcon.store import Deleted, Order, Progress
 from retcon.store.connections import Sync
 from retcon.store.sqlite import SqliteStore
-from retcon.tokens import Counter, check_budget, counter
+from retcon.tokens import Counter, check_budget, counter, remember
 from retcon.trace import span
 from retcon.where import NoWords, ScopeWords, Where, WhereWords, refuse_words, resolve, resolve_scope
 from retcon.why import explain
@@ -62,6 +60,16 @@ def utc_now() -> datetime:
 def random_id() -> str:
     """An id for a note whose caller gave none."""
     return os.urandom(16).hex()
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One query's candidates and what is known of them before any action is tried."""
+
+    cluster: Cluster
+    budget: int
+    count: Counter  # no text twice
+    features: Mapping[str, float]  # those that the router reads
 
 
 class Memory(Hints):
@@ -88,6 +96,7 @@ class Memory(Hints):
         focus: bool = True,
         guard: Guard = "warn",
         sync: Sync = "full",
+        language: str | None = None,
         stamp: bool = True,
         before_store: Hook | None = None,
         now: Callable[[], datetime] = utc_now,
@@ -107,6 +116,9 @@ class Memory(Hints):
         action without a model. `focus=False` writes records for any question, not for
         this query. `guard="strict"` takes the best action without a model in place of a record that states a number,
         date or name which no source supports; "warn" keeps it and says so.
+
+        `language` is that of the notes, for a new file: by name ("german") or code ("de"), English if not said; "none"
+        takes words as they are. A file keeps its language; `reindex` changes it.
 
         A note that is added without a timestamp is of the day on which it was stored; with `stamp=False` of none.
 
@@ -129,7 +141,8 @@ class Memory(Hints):
         self.timeout = TIMEOUT if given is None and self._owns_chat else given
         self.chat = None if model is None else chat(model, name=model_name, key=api_key, timeout=given or TIMEOUT)
         self._mismatch, self._reader_mismatch = self._compare_router(focus, quiet=_quiet(router))
-        self.store = SqliteStore(_path(path), sync=sync)
+        spoken = None if language is None else _language(language)
+        self.store = SqliteStore(_path(path), sync=sync, language=spoken)
         self._performer = Performer(
             store=self.store, count=self.count, chat=self.chat, focus=focus, guard=_guard(guard)
         )
@@ -215,7 +228,7 @@ class Memory(Hints):
         return self._store([validate.note(fields, created_at=self._stamp())])[0]
 
     def _store(self, notes: Iterable[Note]) -> list[Note]:
-        return self.store.get_many(self.store.add(list(screen(notes, self.before_store))))
+        return self.store.put(list(screen(notes, self.before_store)))
 
     def delete(self, id: str | Iterable[str], *, versions: Versions = "all") -> Deleted:  # noqa: A002
         """What went: the note, or notes, with every record, index entry and vector on them, in one transaction.
@@ -315,8 +328,8 @@ class Memory(Hints):
     ) -> Decision:
         """The decision alone: which action, by what numbers. Writes no text."""
         where = resolve(where, words)
-        cluster = self._cluster(validate.query(query), where, fill=fill)
-        return self._decide(cluster, check_budget(budget), None, check_actions(exclude))
+        case = self._case(validate.query(query), check_budget(budget), where, fill=fill, embed=self.embed)
+        return self._decide(case, None, check_actions(exclude))
 
     def recall(
         self,
@@ -344,20 +357,28 @@ class Memory(Hints):
         budget, exclude = check_budget(budget), check_actions(exclude)
         where = resolve(where, words)
         embed = within(self.embed, limit)
-        cluster = self._cluster(validate.query(query), where, fill=fill, embed=embed)
-        decision = self._decide(cluster, budget, action, exclude, embed=embed)
-        return self._recall(cluster, decision, exclude, started, limit)
+        case = self._case(validate.query(query), budget, where, fill=fill, embed=embed)
+        return self._recall(case, self._decide(case, action, exclude), exclude, started, limit)
 
     def _limit(self, timeout: float | None) -> TimeLimit:
         """The time that the model has for a call which begins now."""
         seconds = self.timeout if timeout is None else timeout
         return UNLIMITED if seconds is None else TimeLimit.of(seconds)
 
-    def _cluster(self, query: str, where: Where, *, fill: bool = True, embed: Embed | None = None) -> Cluster:
+    def _case(self, query: str, budget: int, where: Where, *, fill: bool, embed: Embed) -> _Case:
+        """The query's candidates with all that is measured of them once, whatever is then tried."""
+        count = remember(self.count)
+        cluster = self._cluster(query, where, count, fill=fill, embed=embed)
+        return _Case(cluster, budget, count, self._features(cluster, budget, count, embed))
+
+    def _cluster(
+        self, query: str, where: Where, count: Counter | None = None, *, fill: bool = True, embed: Embed | None = None
+    ) -> Cluster:
         found = self._search(query, where, self.top_k, fill=True, embed=embed)
         evidence = weigh(found.match)
         hits = found.hits if fill else drop_filler(found.hits, evidence)
-        return gather(query, hits, count=self.count, cap=self.cap, evidence=evidence)
+        count = count or self.count
+        return gather(query, hits, count=count, cap=self.cap, evidence=evidence, language=found.language)
 
     def _search(
         self, query: str, where: Where, top_k: int, *, fill: bool, embed: Embed | None = None
@@ -370,11 +391,8 @@ class Memory(Hints):
                 self.store, query, where, top_k=top_k, retriever=self.retriever, embed=embed, fill=fill
             )
 
-    def _decide(
-        self, cluster: Cluster, budget: int, action: str | None, exclude: Collection[str], *, model: bool = True,
-        embed: Embed | None = None,
-    ) -> Decision:  # fmt: skip
-        x = self._features(cluster, budget, embed or self.embed)
+    def _decide(self, case: _Case, action: str | None, exclude: Collection[str], *, model: bool = True) -> Decision:
+        x, budget = case.features, case.budget
         if action is not None:
             (action,) = check_actions([action])
             free = self.router.decide(x, budget=budget)
@@ -384,49 +402,51 @@ class Memory(Hints):
             decision = self.router.decide_next(x, budget=budget, available=available, exclude=exclude, climb=model)
         return self._mismatch.mark(decision)
 
-    def _features(self, cluster: Cluster, budget: int, embed: Embed) -> NDArray[np.float64]:
+    def _features(self, cluster: Cluster, budget: int, count: Counter, embed: Embed) -> dict[str, float]:
+        """What the router reads, and what costs nothing besides."""
+        reads, notes = self.router.reads, cluster.notes
         with span("retcon.features"):
-            return features(
+            return measure(
                 budget=budget,
                 costs=cluster.costs,
-                fit=pack.fit_fraction(cluster, budget, count=self.count, costs=cluster.costs),
-                sessions=[note.session for note in cluster.notes],
-                vectors=embed([note.text for note in cluster.notes]),
-                types=query_type(cluster.query),
+                fit=pack.fit_fraction(cluster, budget, count=count, costs=cluster.costs),
+                sessions=[note.session for note in notes],
+                vectors=None if reads.isdisjoint(SPREAD) else embed([note.text for note in notes]),
+                types=None if reads.isdisjoint(TYPES) else query_type(cluster.query),
             )
 
     def _recall(
-        self, cluster: Cluster, decision: Decision, exclude: tuple[str, ...], started: float, limit: TimeLimit
+        self, case: _Case, decision: Decision, exclude: tuple[str, ...], started: float, limit: TimeLimit
     ) -> Recall:
-        safe = partial(self._safe_action, cluster, decision.budget, (*exclude, decision.action))
-        found = self._performer.perform(cluster, decision, safe, limit)
+        safe = partial(self._safe_action, case, (*exclude, decision.action))
+        found = replace(self._performer, count=case.count).perform(case.cluster, decision, safe, limit)
         found = replace(
             found,
             tried=tuple(dict.fromkeys((*exclude, decision.action, found.action))),
             usage=replace(found.usage, seconds=time.perf_counter() - started),
-            again=partial(self._escalate, cluster, decision.budget),
+            again=partial(self._escalate, case),
         )
         return replace(found, why=explain(found))
 
-    def _safe_action(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> str:
+    def _safe_action(self, case: _Case, tried: tuple[str, ...]) -> str:
         """The router's choice among the actions that need no model: of those not tried yet, while there is one."""
         known = set(usable(None))
         spent = tuple(sorted(known.intersection(tried)))
-        return self._decide(cluster, budget, None, spent if len(spent) < len(known) else (), model=False).action
+        return self._decide(case, None, spent if len(spent) < len(known) else (), model=False).action
 
-    def _next(self, cluster: Cluster, budget: int, limit: TimeLimit, tried: tuple[str, ...]) -> Recall | None:
+    def _next(self, case: _Case, limit: TimeLimit, tried: tuple[str, ...]) -> Recall | None:
         """The recall by the best action not tried yet; None when every action has been."""
         if not set(usable(self.chat)).difference(tried):
             return None
         started = time.perf_counter()
-        return self._recall(cluster, self._decide(cluster, budget, None, tried), tried, started, limit)
+        return self._recall(case, self._decide(case, None, tried), tried, started, limit)
 
-    def _escalate(self, cluster: Cluster, budget: int, tried: tuple[str, ...]) -> Recall | None:
+    def _escalate(self, case: _Case, tried: tuple[str, ...]) -> Recall | None:
         """The next best recall whose action was not tried: one that fell back to a text seen before is passed over."""
         limit = self._limit(None)
-        found = self._next(cluster, budget, limit, tried)
+        found = self._next(case, limit, tried)
         while found is not None and found.action in tried:
-            after = self._next(cluster, budget, limit, found.tried)
+            after = self._next(case, limit, found.tried)
             found = after and replace(after, warnings=found.warnings + after.warnings, usage=found.usage + after.usage)
         return found
 
@@ -511,16 +531,16 @@ class Memory(Hints):
     ) -> Generator[Look, None, Answer]:
         started, limit = time.perf_counter(), self._limit(timeout)
         embed = within(self.embed, limit)
-        cluster = self._cluster(question, where, fill=fill, embed=embed)
-        decision = first_look(self._decide(cluster, budget, None, (), embed=embed), whole=safe)
+        case = self._case(question, budget, where, fill=fill, embed=embed)
+        decision = first_look(self._decide(case, None, ()), whole=safe)
         decision = self._reader_mismatch.mark(decision)
         order = decision.order  # empty where the router has no ladder: then every action may have its turn
         return (
             yield from climb(
                 question,
-                self._recall(cluster, decision, (), started, limit),
+                self._recall(case, decision, (), started, limit),
                 read=partial(answer.read, chat=reader, cache=self.store, limit=limit),
-                find_next=partial(self._next, cluster, budget, limit),
+                find_next=partial(self._next, case, limit),
                 steps={*order, *self.router.own_actions(usable(self.chat))} if order else (),
                 safe=safe,
                 late=lambda: limit.over,
@@ -604,8 +624,20 @@ class Memory(Hints):
         """Now, as expiries are kept."""
         return validate.utc(self.now())
 
+    @property
+    def language(self) -> str:
+        """The language that the notes are indexed in, by name."""
+        return self.store.language.name
+
+    def reindex(self, language: str | None = None, *, progress: Progress | None = None) -> int:
+        """How many notes were indexed anew, in this language or, where none is named, in the one they have.
+
+        It is one transaction: whoever reads meanwhile finds what was there before, and a kill leaves that.
+        """
+        return self.store.reindex(None if language is None else _language(language), progress=progress)
+
     def stats(self) -> dict[str, int | str]:
-        """Facts about the store: schema, counts of notes, scopes, records and vectors, bytes, a quick check."""
+        """Facts about the store: schema, language, counts of notes, scopes, records, vectors, bytes, a quick check."""
         return self.store.stats()
 
     def cache_stats(self) -> dict[str, int]:
@@ -690,4 +722,4 @@ def _path(path: str | os.PathLike[str]) -> str:
     return path
 
 
-_counter, _embedder = counter, embedder  # the constructor's arguments have the same names
+_counter, _embedder, _language = counter, embedder, language  # the constructor's arguments have the same names

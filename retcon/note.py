@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from typing import Any
 
+from retcon.language import ENGLISH, Language
+
 Span = tuple[int, int]  # of characters: from, up to
 MARK = " ..."  # stands where words were left out
 
@@ -162,6 +164,7 @@ class Cluster:
     costs: tuple[int, ...] = ()  # tokens of each hit as rendered, where they were counted
     over_cap: tuple[Hit, ...] = ()  # retrieved, and left out by the candidate cap
     evidence: Evidence | None = field(default=None, compare=False)  # that memory is about the query, where weighed
+    language: Language = ENGLISH  # by which query and notes are read
 
     @property
     def notes(self) -> tuple[Note, ...]:

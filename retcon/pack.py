@@ -35,13 +35,14 @@ def render(note: Note) -> str:
 def label(note: Note) -> str:
     """What stands before a note's words: "2026-05-09 ann: ", less what the note does not have or begins with itself."""
     who, known = one_line(note.speaker or ""), day(note)
-    dated = "" if says_day_itself(note.text, known, named=bool(who)) else known
-    return "".join(f"{part} " for part in (dated, f"{who}:" if who else "") if part)
+    dated = f"{known} " if known and not says_day_itself(note.text, known, named=bool(who)) else ""
+    return f"{dated}{who}: " if who else dated
 
 
 def one_line(text: str) -> str:
     """The text with each run of line breaks, and the blanks around it, as one space."""
-    return " ".join(line.strip() for line in text.splitlines() if line.strip())
+    lines = text.splitlines()
+    return lines[0].strip() if len(lines) == 1 else " ".join(line.strip() for line in lines if line.strip())
 
 
 def costs(hits: Sequence[Hit], *, count: Counter, accounting: Accounting = "rendered") -> list[int]:
@@ -133,6 +134,7 @@ class _Choice:
         self.refused: dict[int, tuple[int, int]] = {}  # need, and what was left
         self.repeats: dict[int, str] = {}
         self.settled = True
+        self.lines: dict[int, str] = {}  # as rendered so far
 
     @cached_property
     def turns(self) -> list[int]:
@@ -187,7 +189,12 @@ class _Choice:
     def text(self, positions: Sequence[int] | None = None) -> str:
         """The notes in order of time, a line each."""
         shown = sorted(self.taken if positions is None else positions, key=self.turns.__getitem__)
-        return "\n".join(render(self.hits[i].shown) for i in shown)
+        return "\n".join(map(self._line, shown))
+
+    def _line(self, i: int) -> str:
+        if i not in self.lines:
+            self.lines[i] = render(self.hits[i].shown)
+        return self.lines[i]
 
     def sources(self) -> tuple[Source, ...]:
         return tuple(Source.of(self.hits[i], whole=True) for i in sorted(self.taken))

@@ -16,6 +16,7 @@ SIZE = 60  # words from which a passage ends with its sentence
 
 # Two characters stand for a word where a script writes no blanks.
 _WORD = re.compile(f"[{UNSPACED}]{{1,2}}|[^\\W_{UNSPACED}]+")
+_ASCII_WORD = re.compile(r"[a-zA-Z0-9]+")
 _FEWEST_CHARACTERS = 2 * LONG  # a text of fewer cannot be long: a word and what parts it from the next take two
 
 
@@ -69,4 +70,5 @@ def _join_rest(spans: list[Span], start: int, end: int, held: int) -> list[Span]
 
 
 def _count(text: str, start: int, end: int) -> int:
-    return sum(1 for _ in _WORD.finditer(text, start, end))
+    word = _ASCII_WORD if text.isascii() else _WORD
+    return len(word.findall(text, start, end))

@@ -6,7 +6,7 @@
     second hop   words that the best notes add to the query ("Marek" -> "physio") lift other notes that hold them
     session      a note gains from the best note of its session: what was talked about around it
 
-All values in, values out. The settings were chosen on chats, logs and texts of several domains (`bench/finding.py`).
+All values in, values out. The settings were chosen on chats, logs and texts of several domains (`bench.finding`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from retcon.words import COMMON_STEMS, stem_words, stems, words
+from retcon.language import ENGLISH, Language
+from retcon.words import stem_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,39 +53,49 @@ FRAME_STEMS = frozenset(
 )
 
 
-def weigh_terms(terms: Iterable[str], settings: Settings = SHIPPED) -> dict[str, float]:
-    """Each term of a query with its weight."""
-    return {
-        term: settings.number if term[:1].isdigit() else settings.frame if term in FRAME_STEMS else 1.0
-        for term in terms
-    }
+def weigh_terms(terms: Iterable[str], settings: Settings = SHIPPED, language: Language = ENGLISH) -> dict[str, float]:
+    """Each term of a query with its weight; which words are frame is known of English alone."""
+    frame = FRAME_STEMS if language.is_english else ()
+    return {term: settings.number if term[:1].isdigit() else settings.frame if term in frame else 1.0 for term in terms}
 
 
 def lift_speaker(
-    scores: NDArray[np.float64], query: str, speakers: Sequence[str | None], settings: Settings = SHIPPED
+    scores: NDArray[np.float64],
+    query: str,
+    speakers: Sequence[str | None],
+    settings: Settings = SHIPPED,
+    language: Language = ENGLISH,
 ) -> None:
-    """Raise what the one speaker has said whom the query names, in place; and what the user has, of an assistant's."""
-    named = _find_named(query, speakers)
+    """Raise what the one speaker has said whom the query names, in place; and what the user has, of an assistant's.
+
+    Whether a query speaks to the assistant is known of English alone.
+    """
+    named = _find_named(query, speakers, language)
     if named is not None:
         scores[[speaker == named for speaker in speakers]] *= settings.speaker
         return
     roles = [(speaker or "").lower() for speaker in speakers]
-    if not ASSISTANTS.isdisjoint(roles) and _TO_ASSISTANT.isdisjoint(words(query)):
+    asks_user = language.is_english and _TO_ASSISTANT.isdisjoint(language.words(query))
+    if asks_user and not ASSISTANTS.isdisjoint(roles):
         scores[[role in USERS for role in roles]] *= settings.role
 
 
-def _find_named(query: str, speakers: Iterable[str | None]) -> str | None:
+def _find_named(query: str, speakers: Iterable[str | None], language: Language) -> str | None:
     """The one speaker whom the query names; None where it names none, or more than one."""
-    asked = set(stems(query)) - COMMON_STEMS
-    named = {speaker for speaker in set(speakers) if speaker and not asked.isdisjoint(stems(speaker))}
+    asked = set(language.stems(query)) - language.common
+    named = {speaker for speaker in set(speakers) if speaker and not asked.isdisjoint(language.stems(speaker))}
     return named.pop() if len(named) == 1 else None
 
 
 def rank_hop_terms(
-    texts: Sequence[Sequence[str]], scores: Sequence[float], asked: Iterable[str], idf: Mapping[str, float]
+    texts: Sequence[Sequence[str]],
+    scores: Sequence[float],
+    asked: Iterable[str],
+    idf: Mapping[str, float],
+    language: Language = ENGLISH,
 ) -> list[str]:
     """The words of the best notes that say most beyond the query: rare ones, of well matching notes."""
-    known = {*asked, *COMMON_STEMS}
+    known = {*asked, *language.common}
     worth: dict[str, float] = {}
     for terms, score in zip(texts, scores, strict=True):
         for term in dict.fromkeys(terms):

@@ -28,12 +28,13 @@ from numpy.typing import NDArray
 from retcon import deadline, rerank
 from retcon.errors import InputError, quote
 from retcon.evidence import Match, names_speaker, query_words
+from retcon.language import ENGLISH, Language
 from retcon.model import Embed
 from retcon.note import Filter, Hit, Note, Span
 from retcon.passages import split
 from retcon.store import Postings, Snapshot, Store, TermStats
 from retcon.where import Where
-from retcon.words import COMMON_STEMS, OWN, query_terms, stem_words, stems, term_key
+from retcon.words import COMMON_STEMS, OWN, stem_words, term_key
 
 K1, B = 1.2, 0.75
 RRF = 60  # reciprocal rank fusion's constant
@@ -64,6 +65,7 @@ class Search:
 
     hits: tuple[Hit, ...]
     match: Match
+    language: Language  # of the index that was searched
 
 
 def search(
@@ -92,7 +94,8 @@ def find(
     with store.snapshot(where.scope) as snapshot:
         ranked = RETRIEVERS[check_retriever(retriever)](snapshot, query, top_k, where.only, embed)
         by_words = ranked if retriever == "bm25" else bm25(snapshot, query, top_k, where.only)
-        asked = query_words(query)
+        language = snapshot.language
+        asked = query_words(query, language)
         held = snapshot.forward(np.asarray(by_words.slots, np.int64), [term_key(word.term) for word in asked]).counts
         if fill and len(ranked.slots) < top_k:
             ranked = _fill_up(ranked, snapshot.recent(top_k + len(ranked.slots), where.only), top_k)
@@ -108,10 +111,10 @@ def find(
     )
     match = Match(
         asked, held > 0, searched, max(ranked.scores, default=0.0),
-        named=names_speaker(asked, (note.speaker for note in heard)),
+        named=names_speaker(asked, (note.speaker for note in heard), language),
         similarity=ranked.closest, embedder=embed.name if embed is not None else "",
     )  # fmt: skip
-    return Search(mark_duplicates(tuple(hits)), match)
+    return Search(mark_duplicates(tuple(hits), language), match, language)
 
 
 def _passage(note: Note, number: int) -> Span | None:
@@ -137,7 +140,8 @@ def bm25(
     settings: rerank.Settings = rerank.SHIPPED,
 ) -> Ranked:
     """The top k by BM25 over the store's index, long notes by their best passage, the best of them ordered anew."""
-    weights = rerank.weigh_terms(query_terms(query), settings)
+    language = snapshot.language
+    weights = rerank.weigh_terms(language.query_terms(query), settings, language)
     found = score_passages(snapshot, weights, best(snapshot, weights, max(top_k, DEPTH), only))
     return reorder(snapshot, query, weights, found, top_k, settings)
 
@@ -173,7 +177,7 @@ def reorder(
     slots, scores = np.asarray(found.slots, np.int64), np.asarray(found.scores)
     if len(slots) > 1:
         facts = snapshot.facts(found.slots)
-        rerank.lift_speaker(scores, query, [fact.speaker for fact in facts], settings)
+        rerank.lift_speaker(scores, query, [fact.speaker for fact in facts], settings, snapshot.language)
         rerank.lift_hop(scores, _hop_gains(snapshot, weights, slots, scores, found.passages), settings)
         rerank.lift_sessions(scores, [fact.session for fact in facts], settings)
     return replace(_top(slots, scores, top_k), closest=found.closest, passages=found.passages)
@@ -193,15 +197,31 @@ def _hop_gains(
         (note.text, _passage(note, passages.get(slot, 0)))
         for slot, note in zip(best, snapshot.fetch(best), strict=True)
     ]
-    texts = [stems(text if part is None else text[slice(*part)]) for text, part in parts]
-    keys = {term: term_key(term) for terms in texts for term in terms}
+    language = snapshot.language
+    texts = [language.stems(text if part is None else text[slice(*part)]) for text, part in parts]
+    new = {term for terms in texts for term in terms if term not in weights and term not in language.common}
+    keys = {term: term_key(term) for term in new}
     stats = snapshot.terms(list(keys.values()))
     idfs = {term: idf(snapshot.notes, stats[key].df) for term, key in keys.items() if key in stats}
-    chosen = [keys[term] for term in rerank.rank_hop_terms(texts, scores[first].tolist(), weights, idfs)]
-    scorer, held = _Scorer(snapshot, {key: stats[key] for key in chosen}), snapshot.forward(slots, chosen)
-    gains = np.zeros(len(slots))
-    for column, key in enumerate(chosen):
-        gains += scorer.gain(key, held.counts[:, column], held.lengths)
+    chosen = [keys[term] for term in rerank.rank_hop_terms(texts, scores[first].tolist(), weights, idfs, language)]
+    scorer = _Scorer(snapshot, {key: stats[key] for key in chosen})
+    if sum(stats[key].df for key in chosen) > LOOKUP * len(slots):
+        return _look_up(snapshot, scorer, np.zeros(snapshot.slots), slots, chosen)
+    return _read_lists(snapshot, scorer, slots, chosen)
+
+
+def _read_lists(
+    snapshot: Snapshot, scorer: _Scorer, slots: NDArray[np.int64], keys: Sequence[int]
+) -> NDArray[np.float64]:
+    """What these terms, of short posting lists, add to the score of the notes in the slots."""
+    gains, place = np.zeros(len(slots)), np.full(snapshot.slots, -1, np.int32)
+    place[slots] = np.arange(len(slots))
+    for key in keys:
+        listed = snapshot.postings(key)
+        at = place[listed.slots]
+        held = (at >= 0).nonzero()[0]
+        if len(held):
+            gains[at[held]] += scorer.gain(key, listed.counts[held], listed.lengths[held])
     return gains
 
 
@@ -425,9 +445,9 @@ def _fill_up(ranked: Ranked, newest: Sequence[int], top_k: int) -> Ranked:
     return replace(ranked, slots=ranked.slots + more, scores=ranked.scores + [0.0] * len(more))
 
 
-def mark_duplicates(hits: Sequence[Hit]) -> tuple[Hit, ...]:
+def mark_duplicates(hits: Sequence[Hit], language: Language = ENGLISH) -> tuple[Hit, ...]:
     """The hits, each later one that says the same as a better-ranked one marked with that one's id."""
-    said = [_read_hit(hit) for hit in hits]
+    said = [_read_hit(hit, language) for hit in hits]
     many = len(hits) > FEW or sum(each.size for each in said) > FEW_WORDS
     seen = _Distinct(said) if many else None
     firsts: list[int] = []
@@ -435,7 +455,12 @@ def mark_duplicates(hits: Sequence[Hit]) -> tuple[Hit, ...]:
     for i, hit in enumerate(hits):
         deadline.check()
         near = seen.near(i) if seen else firsts
-        twin = next((j for j in near if _same(said[j], said[i])), None)
+        mine, twin = said[i], None
+        low, high = NEAR * mine.size, mine.size / NEAR
+        for j in near:
+            if low <= said[j].size <= high and _same(said[j], mine):
+                twin = j
+                break
         out.append(hit if twin is None else replace(hit, duplicate_of=hits[twin].id))
         if twin is None:
             firsts.append(i)
@@ -448,12 +473,13 @@ class _Content(NamedTuple):
     speaker: str | None
     bag: Counter[str]  # stems of the text
     size: int
+    language: Language
 
 
-def _read_hit(hit: Hit) -> _Content:
+def _read_hit(hit: Hit, language: Language = ENGLISH) -> _Content:
     deadline.check()
-    bag = Counter(stems(hit.text))
-    return _Content(hit.note.speaker, bag, bag.total())
+    bag = Counter(language.stems(hit.text))
+    return _Content(hit.note.speaker, bag, bag.total(), language)
 
 
 class _Distinct:
@@ -498,7 +524,7 @@ class _Distinct:
         for word in _number_repeats(said.bag):
             if not left:
                 return
-            if word[0] in _EMPTY_WORDS:
+            if word[0] in _empty_words(said.language):
                 empty.append(self.holding.get(word, 0))
             else:
                 left &= self.holding.get(word, 0)
@@ -516,7 +542,8 @@ def _number_repeats(bag: Counter[str]) -> Iterator[tuple[str, int]]:
 
 def _kin(said: _Content) -> tuple[object, ...]:
     """What two notes that say the same have in common to the letter."""
-    return said.speaker, frozenset((word, times) for word, times in said.bag.items() if _turns_meaning(word))
+    turning = ((word, times) for word, times in said.bag.items() if _turns_meaning(word, said.language))
+    return said.speaker, frozenset(turning)
 
 
 def _size_class(size: int) -> int:
@@ -556,19 +583,29 @@ def _same(one: _Content, other: _Content) -> bool:
     size = one.size + other.size
     if min(one.size, other.size) < NEAR * max(one.size, other.size) or one.speaker != other.speaker or not size:
         return False
-    most = one.size - len(one.bag.keys() - other.bag.keys())  # no more can be shared; cheaper than to count
+    most = one.size - len(one.bag) + len(one.bag.keys() & other.bag.keys())  # no more can be shared; cheaper to tell
     if most < NEAR * (size - most):
         return False
     shared = (one.bag & other.bag).total()
     if shared < NEAR * (size - shared):
         return False
     gone, added = one.bag - other.bag, other.bag - one.bag
-    return not any(_turns_meaning(term) for term in gone + added) and _EMPTY_WORDS.issuperset(added)
+    if any(_turns_meaning(term, one.language) for term in gone + added):
+        return False
+    return _empty_words(one.language).issuperset(added)
 
 
-def _turns_meaning(term: str) -> bool:
-    """Whether a single word turns a statement: numbers and negations do."""
+def _turns_meaning(term: str, language: Language) -> bool:
+    """Whether a single word turns a statement: numbers and negations do; which words negate is known of English alone,
+    so that in another language all but function words may."""
+    if not language.is_english:
+        return term not in language.common
     return term in _NEGATIONS or (not term.isalpha() and any(map(str.isdigit, term)))
+
+
+def _empty_words(language: Language) -> frozenset[str]:
+    """The words that a note may have beyond another and still say the same."""
+    return _EMPTY_WORDS if language.is_english else language.common
 
 
 _NEGATIONS = frozenset(stem_words("t not no never none nothing nobody nowhere neither nor cannot without".split()))

@@ -42,6 +42,7 @@ KINDS = ("learned", "rule")
 CONFIGURATION = (
     "embedder", "counter", "accounting", "retriever", "top_k", "cap", "renderer", "types", "model", "prompts", "focus",
 )  # fmt: skip
+Features = NDArray[np.float64] | Sequence[float] | Mapping[str, float]  # all in the order of `FEATURES`, or by name
 LARGEST_FILE = 1_000_000  # bytes; a router of five actions has about 4,000
 _NEEDED = frozenset(("format", "name", "actions", "features", "weights", "intercepts"))
 _OPTIONAL = frozenset(
@@ -50,6 +51,7 @@ _OPTIONAL = frozenset(
         "certificate",
     )
 )  # fmt: skip
+_ALWAYS = ("budget", "notes", "fit", "sessions")  # what any reason may speak of
 _SPEAKABLE = frozenset((*FEATURES, "tokens", "fitting", "percent"))  # the $names a reason may use
 
 
@@ -86,28 +88,32 @@ class Router:
     fit_rules: bool = False  # retain where every candidate fits, replace where none does, whatever is predicted
     ladder: Ladder | None = None
     certificate: Mapping[str, Any] | None = None  # alpha, delta, and per budget the bound on harm that was found
+    reads: frozenset[str] = field(init=False, repr=False, compare=False)  # features that it decides by or speaks of
 
     def __post_init__(self) -> None:
         for fault in _faults(self):
             raise RouterError(f"router {quote(self.name, 100)}: {fault}")
+        ladder = () if self.ladder is None else self.ladder.features
+        told = chain.from_iterable(_template(reason).get_identifiers() for reason in self.reasons.values())
+        object.__setattr__(self, "reads", frozenset(FEATURES).intersection((*_ALWAYS, *self.features, *ladder, *told)))
 
     def decide(
         self,
-        x: NDArray[np.float64] | Sequence[float],
+        x: Features,
         *,
         budget: int,
         available: Iterable[str] | None = None,
         exclude: Collection[str] = (),
     ) -> Decision:
-        """The action for one feature vector (in the order of `FEATURES`), with the numbers and words behind it.
+        """The action for features (by name, or all of `FEATURES` in order), with the numbers and words behind it.
 
         Weighed are the actions that the router knows, that are in `available` (None: all) and not in `exclude`. Where
         retain is not among them, the best of the others is taken whatever the threshold. Features that are not finite
-        are a RouterError: nothing honest can be predicted from them.
+        are a RouterError, and so is one that the router `reads` and that is not there: nothing honest can be predicted.
         """
         available = None if available is None else tuple(available)
         left = self._left(available, exclude)
-        seen, extrapolated = self._clip(_vector(x), budget)
+        seen, extrapolated = self._clip(self._vector(x), budget)
         mu = self.utilities(seen)
         others = [action for action in left if action != RETAIN]
         best = max(others, key=mu.__getitem__) if others else RETAIN  # max keeps the first of equals
@@ -120,7 +126,7 @@ class Router:
             utilities={action: mu[action] for action in left},
             advantage=advantage,
             threshold=tau,
-            features=dict(zip(FEATURES, seen, strict=True)),
+            features={name: seen[PLACES[name]] for name in (x if isinstance(x, Mapping) else FEATURES)},
             reason="",
             router=self.name,
             budget=budget,
@@ -132,7 +138,7 @@ class Router:
 
     def decide_next(
         self,
-        x: NDArray[np.float64] | Sequence[float],
+        x: Features,
         *,
         budget: int,
         available: tuple[str, ...],
@@ -156,6 +162,22 @@ class Router:
             return self.decide(x, budget=budget, available=available, exclude=exclude)
         look = next_look(available, exclude)
         return replace_action(self.decide(x, budget=budget), look, f"{look}: the next after {', '.join(exclude)}")
+
+    def _vector(self, x: Features) -> list[float]:
+        """The features in the order of `FEATURES`; one that is not there, and that the router does not read, is nan."""
+        if isinstance(x, Mapping):
+            if missing := sorted(self.reads.difference(x), key=FEATURES.index):
+                raise RouterError(f"router {self.name!r} reads features that are not there: {', '.join(missing)}")
+            values = [float(x[name]) if name in x else math.nan for name in FEATURES]
+            given: Collection[str] = x
+        else:
+            values, given = [float(value) for value in x], FEATURES
+        if len(values) != len(FEATURES):
+            raise InputError(f"{len(values)} features, {len(FEATURES)} are needed: {', '.join(FEATURES)}")
+        odd = [name for name in FEATURES if name in given and not math.isfinite(values[PLACES[name]])]
+        if odd:
+            raise RouterError(f"features that are not finite: {', '.join(odd)}")
+        return values
 
     def own_actions(self, available: Iterable[str]) -> tuple[str, ...]:
         """The caller's own actions that the router does not know; they come after the end of its ladder."""
@@ -386,7 +408,7 @@ def _because(router: Router, decision: Decision, best: str) -> str:
         return "the only action left"
     if RETAIN not in left:
         return _best_of_rest(router, decision)
-    if (ruled := router.apply_fit_rule(tuple(decision.features.values()))) is not None:
+    if (ruled := router.apply_fit_rule([decision.features.get(name, math.nan) for name in FEATURES])) is not None:
         return _by_fit(decision, best, ruled)
     if decision.action in router.reasons:
         return _template(router.reasons[decision.action]).substitute(_reason_values(decision))
@@ -460,16 +482,6 @@ def _show(a: float, b: float) -> tuple[str, str]:
 
 
 # Reading and checking.
-
-
-def _vector(x: NDArray[np.float64] | Sequence[float]) -> list[float]:
-    values = [float(value) for value in x]
-    if len(values) != len(FEATURES):
-        raise InputError(f"{len(values)} features, {len(FEATURES)} are needed: {', '.join(FEATURES)}")
-    odd = [name for name, value in zip(FEATURES, values, strict=True) if not math.isfinite(value)]
-    if odd:
-        raise RouterError(f"features that are not finite: {', '.join(odd)}")
-    return values
 
 
 def _read(path: Path) -> Any:

@@ -29,15 +29,25 @@ def when(note: Note) -> str:
 
 def day(note: Note) -> str:
     """The day of the note as YYYY-MM-DD, or nothing where its time is not known."""
-    found = _DAY.match(when(note))
-    return found.group() if found else ""
+    return _day(when(note))
 
 
 def moment(note: Note) -> timedelta | None:
     """The point in time of the note, since 1970; UTC where it names no zone, the start of a bare day."""
-    for text in (when(note), day(note)):
+    return _moment(when(note))
+
+
+@lru_cache(maxsize=4096)
+def _day(text: str) -> str:
+    found = _DAY.match(text)
+    return found.group() if found else ""
+
+
+@lru_cache(maxsize=4096)
+def _moment(text: str) -> timedelta | None:
+    for part in (text, _day(text)):
         try:
-            read = datetime.fromisoformat(text)
+            read = datetime.fromisoformat(part)
         except ValueError:
             continue
         return (read if read.tzinfo else read.replace(tzinfo=UTC)) - _EPOCH
@@ -95,8 +105,10 @@ def _keys(hits: Sequence[Hit]) -> list[tuple[timedelta, int]]:
 
 def begins_with_day(text: str, known: str) -> bool:
     """Whether the text itself begins with that day: 2026-05-12, 12 May 2026, May 12, 2026."""
-    head = text[:80].lstrip(_OPENS)[:40]
-    return any(head.startswith(form) and not head[len(form) : len(form) + 1].isalnum() for form in _forms(known))
+    head, forms = text[:80].lstrip(_OPENS)[:40], _forms(known)
+    return head.startswith(forms) and any(
+        head.startswith(form) and not head[len(form) : len(form) + 1].isalnum() for form in forms
+    )
 
 
 def begins_like_a_head(text: str) -> bool:

@@ -92,6 +92,22 @@ def counter(spec: str | Callable[[str], int] | Counter | None = None) -> Counter
     raise InputError(f"unknown token counter {quote(spec)}: known are {', '.join(KNOWN)}, or any callable")
 
 
+class _Counts(dict[str, int]):
+    """Text -> its tokens, each counted when it is first asked for."""
+
+    def __init__(self, count: Counter) -> None:
+        self.count = count
+
+    def __missing__(self, text: str) -> int:
+        tokens = self[text] = self.count(text)
+        return tokens
+
+
+def remember(count: Counter) -> Counter:
+    """The counter, with a memory of its own: it counts no text twice. For the length of one recall."""
+    return _Named(count.name, _Counts(count).__getitem__)
+
+
 def _describe(error: Exception) -> str:
     kind, said = type(error).__name__, message_of(error)
     return kind if said == kind else f"{kind}: {said}"
@@ -152,9 +168,18 @@ def _estimate(text: str) -> int:
     return -(-(_SLACK + sum(map(_price, _PIECE.findall(text)))) // 100) if text else 0
 
 
-@lru_cache(maxsize=1 << 16)
-def _price(piece: str) -> int:
-    return _PRICES[_KIND.match(piece).lastgroup](piece)  # type: ignore[union-attr,index]  # the last kind takes anything
+class _Priced(dict[str, int]):
+    """Piece -> its price, for the pieces met lately."""
+
+    def __missing__(self, piece: str) -> int:
+        if len(self) >= 1 << 16:
+            self.clear()
+        kind = _KIND.match(piece).lastgroup  # type: ignore[union-attr]  # the last kind takes anything
+        price = self[piece] = _PRICES[kind](piece)  # type: ignore[index]
+        return price
+
+
+_price = _Priced().__getitem__
 
 
 def _word_price(piece: str) -> int:

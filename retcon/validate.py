@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from retcon.errors import InputError, quote
@@ -129,7 +130,7 @@ def utc(moment: datetime) -> str:
 def text(value: object) -> str:
     """A note's text: some visible character, no half of a surrogate pair, not past the limit."""
     checked = _check_text("text", value)
-    if not checked.strip():
+    if not checked or checked.isspace():
         raise InputError("a note needs some text, and this one is empty")
     if len(checked) > LONGEST_TEXT:
         raise InputError(f"the text has {len(checked):,} characters, a note holds {LONGEST_TEXT:,} at most")
@@ -148,7 +149,7 @@ def name(what: str, value: object) -> str | None:
     if value is None:
         return None
     checked = _check_text(what, value)
-    if not checked.strip():
+    if not checked or checked.isspace():
         raise InputError(f"{what} is empty: leave it out instead")
     if "\0" in checked:
         raise InputError(f"{what} holds a NUL character, which only a note's text may")
@@ -168,6 +169,8 @@ def note_id(value: object) -> str:
 def _check_text(what: str, value: object) -> str:
     if not isinstance(value, str):
         raise InputError(f"{what} must be text, not {_kind(value)}")
+    if value.isascii():
+        return value
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -187,12 +190,17 @@ def timestamp(value: object) -> str | None:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return datetime.fromtimestamp(value, UTC).isoformat()
         if isinstance(value, str):
-            moment = datetime.fromisoformat(value.strip())
-            bare = "T" not in value and ":" not in value and len(value.strip()) <= 10
-            return moment.date().isoformat() if bare else moment.isoformat()
+            return _read_time(value)
     except (ValueError, OverflowError, OSError):
         pass
     raise InputError(f"timestamp {quote(value)} is not ISO 8601, such as 2026-05-09 or 2026-05-09T10:00")
+
+
+@lru_cache(maxsize=4096)
+def _read_time(value: str) -> str:
+    moment = datetime.fromisoformat(value.strip())
+    bare = "T" not in value and ":" not in value and len(value.strip()) <= 10
+    return moment.date().isoformat() if bare else moment.isoformat()
 
 
 def metadata(value: object) -> Mapping[str, Any]:

@@ -53,7 +53,9 @@ class Where:
         _refuse_unknown(words, WhereWords, "Where.of")
         scope = validate.scope(words.get("user_id"), words.get("agent_id"), words.get("run_id"))
         only = validate.only(words.get("session"), words.get("since"), words.get("until"), words.get("metadata"))
-        said = filters.read(words.get("filters"))
+        if words.get("filters") is None:
+            return cls(scope, only)
+        said = filters.read(words["filters"])
         return cls(_narrow(scope, said.scope), replace(only, condition=said.condition))
 
     def unexpired(self, now: datetime) -> Self:

@@ -2,7 +2,7 @@
 
 Words are runs of letters or digits after case folding and the removal of accents ("Café" and "cafe" meet). Scripts that
 write no spaces (Chinese, Japanese, Korean, Thai, Lao, Khmer, Burmese) give overlapping pairs of characters instead.
-English endings are stemmed away; other languages keep their words whole.
+English endings are stemmed away. `retcon.language` reads other languages.
 """
 
 from __future__ import annotations
@@ -82,11 +82,24 @@ def stems(text: str) -> list[str]:
 
 def stem_words(found: list[str]) -> list[str]:
     """The words with English endings removed; words in other scripts pass unchanged."""
-    stemmer = getattr(_thread, "stemmer", None)
-    if stemmer is None:  # a Snowball stemmer must not be shared between threads
-        stemmer = _thread.stemmer = Stemmer.Stemmer("english")
-    stemmed: list[str] = stemmer.stemWords(found)
-    return stemmed
+    return list(map(_stem_of, found))
+
+
+class _Stems(dict[str, str]):
+    """Word -> its stem, for the words met lately."""
+
+    def __missing__(self, word: str) -> str:
+        stemmer = getattr(_thread, "stemmer", None)
+        if stemmer is None:  # a Snowball stemmer must not be shared between threads
+            stemmer = _thread.stemmer = Stemmer.Stemmer("english", 0)  # it needs no cache of its own
+        if len(self) >= 1 << 17:
+            self.clear()
+        stem: str = stemmer.stemWord(word)
+        self[word] = stem
+        return stem
+
+
+_stem_of = _Stems().__getitem__
 
 
 COMMON_STEMS = frozenset(stem_words(sorted(COMMON)))
@@ -130,14 +143,18 @@ _END = re.compile(
 # Capitals of the alphabets that have them, as the inside of a class.
 CAPITALS = "A-Z" + "".join(chr(c) for c in (*range(0xC0, 0x590), *range(0x1E00, 0x2000)) if chr(c).isupper())
 # Months as they are written after a day, in some languages besides English.
-MONTHS = (
-    "januar februar märz april mai juni juli august september oktober november dezember jänner janvier février mars"
-    " avril juin juillet août septembre octobre novembre décembre enero febrero marzo abril mayo junio julio agosto"
-    " septiembre setiembre octubre noviembre diciembre gennaio febbraio aprile maggio giugno luglio settembre ottobre"
-    " dicembre janeiro fevereiro março maio junho julho setembro outubro novembro dezembro januari februari maart mei"
-    " augustus stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października listopada grudnia"
-    " января февраля марта апреля мая июня июля августа сентября октября ноября декабря"
-)
+MONTHS_IN = {
+    "dutch": "januari februari maart april mei juni juli augustus september oktober november december",
+    "french": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+    "german": "januar februar märz april mai juni juli august september oktober november dezember",
+    "italian": "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
+    "polish": "stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października listopada grudnia",
+    "portuguese": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
+    "russian": "января февраля марта апреля мая июня июля августа сентября октября ноября декабря",
+    "spanish": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+    "swedish": "januari februari mars april maj juni juli augusti september oktober november december",
+}
+MONTHS = " ".join([*MONTHS_IN.values(), "jänner", "setiembre"])
 _ABBREVIATION = re.compile(
     rf"(?:^|[\s(\"'“‘«])(?:(?:[{CAPITALS}]\.){{0,4}}[{CAPITALS}]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|e\.g|i\.e|approx|No|Inc"
     r"|Ltd|Co|a\.m|p\.m)\.$|^\s*\d{1,3}\.$"
@@ -206,7 +223,7 @@ def index_counts(own: str, context: str) -> dict[str, int]:
     return counts
 
 
-_MONTHS = (
+MONTH_NAMES = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
@@ -217,4 +234,4 @@ def spoken_date(timestamp: str | None) -> str:
     if not timestamp:
         return ""
     year, month, day = timestamp[:10].split("-")
-    return f"{int(day)} {_MONTHS[int(month) - 1]} {int(year)}"
+    return f"{int(day)} {MONTH_NAMES[int(month) - 1]} {int(year)}"

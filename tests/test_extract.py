@@ -255,9 +255,9 @@ def test_everything_that_fits_is_packed_whole() -> None:
 
 
 def test_a_part_of_a_sentence_is_marked_where_words_follow_it() -> None:
-    note = "My cat likes fish. The weather for a cat was fine in all of the country for many weeks. The cat and fish."
+    note = "My cat likes fish. The weather for a cat was fine in all of the country for many weeks. The cat ate fish."
     text = ask("cat fish", note, budget=33)
-    assert re.fullmatch(r"2026-05-09 My cat likes fish\. .*cat( \w+)+ \.\.\. The cat and fish\.", text)
+    assert re.fullmatch(r"2026-05-09 My cat likes fish\. .*cat( \w+)+ \.\.\. The cat ate fish\.", text)
 
 
 def test_chinese_sentences_are_found_and_kept_whole() -> None:

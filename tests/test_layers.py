@@ -19,10 +19,10 @@ ROOT = Path(__file__).parents[1] / "retcon"
 LAYERS = tuple(
     names.split()
     for names in (
-        "errors deadline note habits plain words trace sample",  # values and words
+        "errors deadline note habits plain words language trace sample",  # values and words
         # values in, values out
-        "timeline tokens passages validate filters screen where features pack candidates rerank extract evidence ladder"
-        " route fidelity why",
+        "timeline tokens passages validate filters screen where features pack candidates rerank worth extract evidence"
+        " ladder route fidelity why",
         "model store cache",  # each with its one outside system
         "retrieve operate answer perform jsonl",  # the stages that are handed a model or a store
         "memory",  # all of it together

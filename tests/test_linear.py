@@ -32,7 +32,7 @@ from typing import Any
 import pytest
 
 import retcon
-from retcon import answer, extract, features, operate, pack, retrieve, timeline, tokens, validate, words
+from retcon import answer, extract, features, language, operate, pack, retrieve, timeline, tokens, validate, words
 from retcon.candidates import gather
 from retcon.errors import InputError, MissingExtraError
 from retcon.fidelity import check
@@ -323,6 +323,8 @@ def read_time(text: str) -> None:
 CHEAP: dict[str, Callable[[str], object]] = {
     "words": words.words,
     "stems": words.stems,
+    "German stems": language.language("german").stems,
+    "Japanese stems": language.language("japanese").stems,
     "sentences": words.sentences,
     "estimate": ESTIMATE,
     "alphanumeric": ALPHANUMERIC,

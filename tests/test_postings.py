@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,7 +19,11 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from retcon import Memory, Note, Scope
 from retcon.errors import ConflictError
+from retcon.note import Filter
+from retcon.passages import is_long
+from retcon.retrieve import best
 from retcon.store import postings, writing
+from retcon.where import resolve
 from retcon.words import index_counts, query_terms, spoken_date, term_key
 
 Place = tuple[str | None, str | None, str | None]  # user_id, agent_id, run_id
@@ -45,7 +49,8 @@ def expected_index(notes: Iterable[Note]) -> dict[Place, Terms]:
 
 def expected_doc(note: Note, texts: Mapping[str, str]) -> tuple[dict[int, int], int]:
     own = f"{note.speaker or ''} {note.text} {spoken_date(note.timestamp)}"
-    counts = index_counts(own, texts[note.follows] if note.follows else "")
+    context = texts[note.follows] if note.follows else ""
+    counts = index_counts(own, "" if is_long(note.text) or is_long(context) else context)
     length = min(sum(counts.values()), postings.LIMIT)
     return {term_key(term): min(count, postings.LIMIT) for term, count in counts.items()}, length
 
@@ -122,10 +127,19 @@ def check_search(memory: Memory, notes: list[Note], query: str, top_k: int, plac
         and place.run_id in (None, note.run_id)
     ]
     truth = scores(inside, query)
+    found = bm25(memory, query, top_k, place)
+    assert [score for _, score in found] == pytest.approx(sorted(truth.values(), reverse=True)[:top_k], abs=1e-6)
+    assert dict(found) == pytest.approx({each: truth[each] for each, _ in found}, abs=1e-6)
+    assert len(dict(found)) == len(found)
     hits = memory.search(query, top_k=top_k, user_id=place.user_id, agent_id=place.agent_id, run_id=place.run_id)
-    assert [hit.score for hit in hits] == pytest.approx(sorted(truth.values(), reverse=True)[:top_k], abs=1e-6)
-    assert {hit.id: hit.score for hit in hits} == pytest.approx({hit.id: truth[hit.id] for hit in hits}, abs=1e-6)
-    assert len({hit.id for hit in hits}) == len(hits)
+    assert len(hits) == len(found)
+
+
+def bm25(memory: Memory, query: str, top_k: int, place: Scope, only: Filter | None = None) -> list[tuple[str, float]]:
+    """Ids and scores of the best notes, before anything else than their words counts."""
+    with memory.store.snapshot(place) as snapshot:
+        found = best(snapshot, dict.fromkeys(query_terms(query), 1.0), top_k, only)
+        return list(zip((note.id for note in snapshot.fetch(found.slots)), found.scores, strict=True))
 
 
 def check_file(path: Path) -> None:
@@ -415,7 +429,8 @@ def test_counts_and_lengths_beyond_sixteen_bits_saturate(memory: Memory, path: P
     memory.add("cat " * 70_000 + "dog", id="long", user_id="ann")
     memory.add("a dog and a cat", id="short", user_id="ann")
     assert stored_index(memory, path) == expected_index(memory.get_all())
-    assert [hit.id for hit in memory.search("dog", user_id="ann")] == ["short", "long"]
+    assert [each for each, _ in bm25(memory, "dog", 20, Scope("ann"))] == ["short", "long"]
+    assert {hit.id for hit in memory.search("dog", user_id="ann")} == {"short", "long"}
 
 
 def test_another_scope_changes_no_score(memory: Memory) -> None:
@@ -466,10 +481,12 @@ def test_filters_narrow_the_results_and_leave_the_scores(memory: Memory) -> None
         user_id="ann",
     )
     free = {hit.id: hit for hit in memory.search("cat Berlin", user_id="ann", top_k=200)}
+    scores = dict(bm25(memory, "cat Berlin", 200, Scope("ann")))
 
     def same(**only: Any) -> Iterator[str]:
+        narrow = dict(bm25(memory, "cat Berlin", 200, Scope("ann"), resolve(None, cast(Any, only)).only))
         for hit in memory.search("cat Berlin", user_id="ann", top_k=200, **only):
-            assert hit.score == pytest.approx(free[hit.id].score, abs=1e-9)
+            assert narrow[hit.id] == pytest.approx(scores[hit.id], abs=1e-9)
             yield hit.id
 
     assert set(same(session="s1")) == {i for i, hit in free.items() if hit.note.session == "s1"}

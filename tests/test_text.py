@@ -30,6 +30,7 @@ BUDGETS = st.integers(0, 300)
 PARTS = [
     "I paid 1,299.99 for it", "on 12 May 2026", "May 3, 2026", "2026-05-12", "at 10:30", "5 p.m.", "Maria Lopez",
     "Dr. J. K. Lee", 'she said "never in my life" twice', "“quite so”", "the cat", "Pixel", "and", "who, as I said,",
+    "did she pay?",
     "x" * 90, "naïve", "我昨天买了一只猫", "👩‍👩‍👧", "\u0301", "one\ntwo", "\u2028", "(see below)", '"', "I'm", "...",
 ]  # fmt: skip
 SENTENCE = st.lists(st.sampled_from(PARTS), min_size=1, max_size=9).map(" ".join)

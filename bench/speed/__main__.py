@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import ROOT
+from bench.speed import earlier
 from bench.speed.page import page
 from bench.speed.stages import queries_for
 
@@ -53,6 +54,8 @@ def measure(sizes: tuple[int, ...], queries: int, folder: Path, *, seed: int = 0
         load.append(_load())
     most = min(max(sizes), USERS_MOST)
     results["users"] = {"notes": most} | _stage("users", path=str(folder / "users.db"), size=most, seed=seed)
+    print("beside an earlier version ...", file=sys.stderr, flush=True)
+    results["earlier"] = earlier.compare_all(sizes, queries, folder, seed=seed)
     return results | {"load": load, "seconds": time.perf_counter() - started}
 
 

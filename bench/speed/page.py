@@ -55,12 +55,16 @@ def goals(results: Results) -> list[Goal]:
     for size, found in at.items():
         out.append(
             Goal(
-                f"recall without a model over its retrieval, {size:,} notes",
-                1.5,
+                f"recall without a model over search, {size:,} notes",
+                2,
                 found["recall"]["ratio"]["of_cpu_p50"],
                 "×",
             )
         )
+    for name, found in results.get("earlier", {}).get("on", {}).items():
+        on = name if name == "LoCoMo" else f"{name} notes"
+        out.append(Goal(f"lexical recall over an earlier version's, {on}", EVEN, found["recall"]["ratio"], "×"))
+        out.append(Goal(f"bulk add over an earlier version's, {on}", 3, found["add"]["ratio"], "×", at_least=True))
     out.append(Goal("import retcon over import numpy", 2, results["imports"]["ratio"]["of_best_cpu"], "×"))
     return out
 
@@ -70,6 +74,7 @@ def page(results: Results) -> str:
     parts = [
         "# Speed", _about(results), "## Goals", table(results), "## Retrieval of the top 20", _retrieval(results),
         "## Adding", _adding(results), "## Recall", _recall(results),
+        "## Beside an earlier version", _earlier(results),
         f"## A user with {FEW} notes among many", _small(results), "## Import and memory", _rest(results),
     ]  # fmt: skip
     return "\n\n".join(parts) + "\n"
@@ -154,6 +159,29 @@ def _recall(results: Results) -> str:
     rows.append(["recall/search", *(_ratio(at["ratio"]) for at in found)])
     rows += [[f"of it: {name}", *(_times(at["parts"][name]) for at in found)] for name in found[0]["parts"]]
     return _table(["", *(f"{size:,} notes" for size in sizes)], rows)
+
+
+def _earlier(results: Results) -> str:
+    found = results.get("earlier", {"absent": "this run is older than the comparison"})
+    if "absent" in found:
+        return f"Not compared: {found['absent']}."
+    on = found["on"]
+    rows = [
+        [
+            what,
+            *(
+                f"{_plain(at[verb]['now'])} / {_plain(at[verb]['earlier'])} = {_plain(at[verb]['ratio'])}"
+                for at in on.values()
+            ),
+        ]
+        for verb, what in (("add", "bulk add, notes a second"), ("search", "search, ms"), ("recall", "recall, ms"))
+    ]
+    return (
+        _table(["now / earlier", *(name if name == "LoCoMo" else f"{name} notes" for name in on)], rows)
+        + f"\n\nThe earlier version is commit {found['commit']}. It had no checksums, no second look at the best "
+        "hundred candidates and no passages. All by the CPU time of two "
+        "processes that take turns: the quickest bulk add (`Memory.add` of a list), the median query."
+    )
 
 
 def _small(results: Results) -> str:

@@ -240,7 +240,7 @@ def _store_lines(store: dict[str, Any]) -> list[tuple[str, str]]:
     size = f"{show.size(store['bytes'])}, write-ahead log {show.size(store['wal_bytes'])}"
     lines = [
         ("store", path),
-        ("", f"schema {store['schema']}, {counts}"),
+        ("", f"schema {store['schema']}, indexed in {store['language']}, {counts}"),
         ("", f"{size}, quick check {store['check']}"),
     ]
     waiting = show.plural(store["unpurged"], "delete")

@@ -1,4 +1,4 @@
-"""`retcon check`, `backup`, `restore` and `purge`: is the file sound, how a copy comes and goes, what leaves it."""
+"""`retcon check`, `backup`, `restore`, `purge` and `reindex`: is it sound, how copies come and go, what leaves it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from retcon.cli import options as opt
 from retcon.cli import show
-from retcon.cli.options import flag
+from retcon.cli.options import flag, option
 from retcon.errors import StoreError
 from retcon.note import Scope
 from retcon.store import backup as copies
@@ -19,6 +19,7 @@ CHECK = ("retcon check", "retcon check --db agent.db --json", "retcon check --re
 BACKUP = ("retcon backup agent-2026-05-09.db", "retcon backup /mnt/backups/agent.db --replace --db agent.db")
 RESTORE = ("retcon restore agent-2026-05-09.db --db new.db", "retcon restore agent-2026-05-09.db --replace")
 PURGE = ("retcon purge", "retcon purge --db agent.db --json")
+REINDEX = ("retcon reindex agent.db --language german", "retcon reindex --language none", "retcon reindex --json")
 
 Replace = Annotated[bool, flag("--replace", "Take the place of a file that is there.")]
 
@@ -95,6 +96,30 @@ def purge(*, db: opt.Db = opt.DB, as_json: opt.AsJson = False) -> int:
         if not purged:
             show.warn("another reader holds the log: deleted words leave the files with the next purge")
     return 0 if purged else 1
+
+
+def reindex(
+    file: Annotated[str | None, typer.Argument(metavar="FILE", help="The store; that of --db if not said.")] = None,
+    *,
+    language: Annotated[
+        str | None, option("--language", "NAME", "To index in: german or de, ...; as it is, if not said.")
+    ] = None,
+    db: opt.Db = opt.DB,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Index every note anew, in another language if you say so.
+
+    It is one transaction: others find what was there before until it is done, and a kill leaves that. Raw notes stay
+    as they are.
+    """
+    path = file or db
+    with opt.open_memory(path) as memory:
+        with show.bar("reindex", memory.store.count(Scope(), superseded=False)) as progress:
+            done = memory.reindex(language, progress=progress)
+        now = memory.language
+    if as_json:
+        return show.document({"path": path, "notes": done, "language": now})
+    return show.out(f"{path}: {show.plural(done, 'note')} indexed in {now}")
 
 
 def _tell_copy(what: str, path: str, found: Check, *, as_json: bool) -> None:

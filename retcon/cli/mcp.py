@@ -45,6 +45,7 @@ def mcp(
     whose: opt.Whose,
     budget: opt.Budget = opt.BUDGET,
     setup: opt.Setup,
+    language: opt.LanguageName = None,
     db: opt.Db = opt.DB,
     as_json: Annotated[bool, flag("--json", "Print a client's configuration for this, and stop.")] = False,
 ) -> None:
@@ -71,13 +72,13 @@ def mcp(
             "--embedder": parts.embedder, "--timeout": model.timeout,
             "--model": model.model if opt.is_endpoint(model.model) else _absolute(model.model),
             "--model-name": model.name,
-            "--no-focus": setup.no_focus or None, "--guard": setup.guard,
+            "--no-focus": setup.no_focus or None, "--guard": setup.guard, "--language": language,
             "--max-seconds": None if max_seconds == ours.SECONDS else max_seconds, "--tools": tools,
         }  # fmt: skip
         entry = _start_entry(given) if address is None else _url_entry(address, ours.PATH, key_env)
         show.document({"mcpServers": {"retcon": entry}})
         return
-    with setup.open(db, create=True) as memory:
+    with setup.open(db, create=True, language=language) as memory:
         server = ours.build(ours.ToolVerbs(memory, bound_to(bound), budget), workers, tools)
         purger = Purger(memory.count_unpurged, memory.purge)
 

@@ -23,6 +23,7 @@ import typer
 
 from retcon import model
 from retcon.errors import InputError, RetconError, StoreError, quote
+from retcon.language import names
 from retcon.memory import DEFAULT_BUDGET, DEFAULT_PATH, Memory
 from retcon.note import Scope
 from retcon.operate import ACTIONS, usable
@@ -105,6 +106,15 @@ Yes = Annotated[bool, flag("--yes", "Do not ask.", short="-y")]
 Session = Annotated[str | None, option("--session", "NAME", "The conversation a note belongs to.")]
 Meta = Annotated[
     list[str] | None, option("--meta", "KEY=VALUE", "Metadata; a value that is JSON is read as JSON. Repeatable.")
+]
+LanguageName = Annotated[
+    str | None,
+    option(
+        "--language",
+        "NAME",
+        "Of the notes, for a new store: german or de, japanese or ja, ...; none takes words as they are.",
+        autocompletion=lambda: [*names()],
+    ),
 ]
 Budget = Annotated[int, option("--budget", "TOKENS", "Tokens the text may cost.", short="-b", envvar="RETCON_BUDGET")]
 TopK = Annotated[int | None, option("--top-k", "N", "Candidates to retrieve, 20 if not said.", short="-k")]
@@ -258,12 +268,12 @@ class Setup:
     guard: GuardName = None
 
     def open(
-        self, db: str, *, create: bool = False, needed_by: str | None = None
+        self, db: str, *, create: bool = False, language: str | None = None, needed_by: str | None = None
     ) -> contextlib.AbstractContextManager[Memory]:
         """The memory in that file; `needed_by` names what cannot do without a model."""
         return open_memory(
             db, create=create, **asdict(self.parts), **self.model.keywords(needed_by=needed_by), top_k=self.top_k,
-            focus=not self.no_focus, guard=self.guard,
+            focus=not self.no_focus, guard=self.guard, language=language,
         )  # fmt: skip
 
 

@@ -78,6 +78,7 @@ def serve(
     port: Annotated[int, option("--port", "PORT", "0 takes a free one.", min=0, max=65535)] = PORT,
     keys: KeyFile = None,
     setup: opt.Setup,
+    language: opt.LanguageName = None,
     reports: Annotated[
         Path | None, option("--reports", "DIR", "Reports of 'retcon report' to show on the page.")
     ] = None,
@@ -107,7 +108,7 @@ def serve(
         sys.stdout.flush()
 
     allowed = Limits(**asdict(limits))
-    with closing(kept), setup.open(db, create=True) as memory:
+    with closing(kept), setup.open(db, create=True, language=language) as memory:
         run(memory, host=host, port=port, keys=kept, limits=allowed, reports=reports, log=log.value, ready=ready)
 
 

@@ -84,6 +84,7 @@ def add(
     note_id: Annotated[str | None, option("--id", "ID", "The note's id, else random.")] = None,
     whose: opt.Whose,
     about: opt.NoteFields,
+    language: opt.LanguageName = None,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -92,7 +93,7 @@ def add(
         raise InputError("give a text or --messages, not both")
     what: Any = opt.messages(file) if file is not None else opt.text_of(text, "text")
     fields = about.keywords()
-    with opt.open_memory(db, create=True) as memory:
+    with opt.open_memory(db, create=True, language=language) as memory:
         stored = memory.add(what, id=note_id, **asdict(whose), **fields)
     if as_json:
         return show.results(stored)
@@ -383,10 +384,15 @@ def export(
     return show.out(f"wrote {show.plural(written, 'note')} to {file}")
 
 
-@command("retcon load notes.jsonl", "zcat ann.jsonl.gz | retcon load - --db copy.db")
+@command(
+    "retcon load notes.jsonl",
+    "zcat ann.jsonl.gz | retcon load - --db copy.db",
+    "retcon load notizen.jsonl --db neu.db --language german",
+)
 def load(
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSONL, a note a line; '-' is standard input.")],
     *,
+    language: opt.LanguageName = None,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -395,7 +401,10 @@ def load(
     It is one transaction; notes that are there already are passed over.
     """
     total = None if file == "-" else opt.count_lines(file)
-    with opt.new_or_known(db), opt.open_memory(db, create=True) as memory, show.bar("load", total) as progress:
+    with (
+        opt.new_or_known(db), opt.open_memory(db, create=True, language=language) as memory,
+        show.bar("load", total) as progress,
+    ):  # fmt: skip
         added = memory.load(opt.stdin_lines() if file == "-" else file, progress=progress)
     return show.document({"added": added}) if as_json else show.out(f"added {show.plural(added, 'note')} to {db}")
 
@@ -455,7 +464,7 @@ def add_plugins() -> None:
 
 
 add_verbs([(files.check, files.CHECK), (files.backup, files.BACKUP), (files.restore, files.RESTORE)])
-add_verbs([(files.purge, files.PURGE)])
+add_verbs([(files.purge, files.PURGE), (files.reindex, files.REINDEX)])
 add_plugins()
 add_verbs([(serving.serve, serving.SERVE), (serving.keys, serving.KEYS), (mcps.mcp, mcps.EXAMPLES)])
 

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from retcon.language import Language
 from retcon.note import Filter, Note, Scope
 from retcon.where import Where
 
@@ -100,6 +101,7 @@ class ReplyStats:
 class Snapshot(Protocol):
     """One consistent view of the notes that a scope covers. A slot numbers a note within the view."""
 
+    language: Language  # that the notes are indexed in
     notes: int  # indexed notes, BM25's N
     mean_length: float
     slots: int  # every slot is below this

@@ -276,7 +276,7 @@ def _look(
     try:
         for what in islice(find(connection), SHOWN):
             found.append(Problem(kind, what, advice))
-    except (sqlite3.Error, ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (sqlite3.Error, StoreError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         found.append(Problem("file", f"cannot be read: {' '.join(str(error).split())[:200]}", RESTORE))
     return found
 

@@ -11,6 +11,7 @@ from hashlib import blake2b
 
 _WRAP = 1 << 64
 _SIGN = 1 << 63
+_PLAIN = frozenset((int, float, bytes, type(None)))  # types that come back from SQLite as they went in
 
 
 def checksum(*values: object) -> int:
@@ -18,14 +19,12 @@ def checksum(*values: object) -> int:
 
     Hashed are all texts, one after the other, and a last line with the length of each text and every other value.
     """
-    parts, shape = [], []
-    for value in values:
-        if isinstance(value, str):
-            parts.append(value)
-            shape.append(f"{len(value)}s ")
-        else:
-            shape.append(f"{_as_stored(value)!r} ")
-    data = "".join((*parts, "\n", *shape)).encode("utf-8", "surrogatepass")
+    texts = [value for value in values if isinstance(value, str)]
+    shape = [
+        f"{len(value)}s" if type(value) is str else repr(value) if type(value) in _PLAIN else _shape(value)
+        for value in values
+    ]
+    data = f"{''.join(texts)}\n{' '.join(shape)} ".encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "little", signed=True)
 
 
@@ -34,9 +33,8 @@ def total(sums: Iterable[int]) -> int:
     return (sum(sums) + _SIGN) % _WRAP - _SIGN
 
 
-def _as_stored(value: object) -> object:
-    """The value as SQLite gives it back: True as 1, a number of a type of its own as a plain one."""
-    kind = type(value)
-    if value is None or kind is int or kind is float or kind is bytes:
-        return value
-    return int(value) if isinstance(value, int) else float(value) if isinstance(value, float) else value
+def _shape(value: object) -> str:
+    """A value of any other type as SQLite gives it back: True as 1, a number of a type of its own as a plain one."""
+    if isinstance(value, str):
+        return f"{len(value)}s"
+    return repr(int(value) if isinstance(value, int) else float(value) if isinstance(value, float) else value)

@@ -78,6 +78,7 @@ def _reindex(connection: sqlite3.Connection, seqs: set[int]) -> None:
     """Bring the index entries of these notes up to date with their links; superseded ones stay out."""
     query = NOTE + "WHERE note.seq = ?"
     place = "SELECT scope, (SELECT text FROM note AS before WHERE before.seq = note.follows) FROM note WHERE seq = ?"
+    language = seal.language_of(connection)
     stale: dict[int, list[int]] = {}
     docs: dict[int, list[postings.Doc]] = {}
     for seq in sorted(seqs):
@@ -86,7 +87,7 @@ def _reindex(connection: sqlite3.Connection, seqs: set[int]) -> None:
         scope, context = connection.execute(place, (seq,)).fetchone()
         stale.setdefault(scope, []).append(slot)
         if note.superseded_by is None:
-            doc = make_doc(seq, slot, note, context_keys(context or ""))
+            doc = make_doc(seq, slot, note, context_keys(context or "", language), language)
             docs.setdefault(scope, []).append(doc)
     for scope, slots in stale.items():
         postings.remove(connection, scope, slots)

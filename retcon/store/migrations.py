@@ -200,8 +200,9 @@ BEGIN SELECT RAISE(ABORT, 'a raw note cannot be changed: supersede it'); END;
 # 5: long notes are indexed by passages too, and neither borrow words from the turn before nor lend them to the next.
 _V5 = """
 ALTER TABLE doc ADD COLUMN passages BLOB;  -- of a long note: how many, their lengths, and 32 bits of each term's key
+CREATE INDEX doc_long ON doc (scope, slot) WHERE passages IS NOT NULL;
+ALTER TABLE seal ADD COLUMN language TEXT NOT NULL DEFAULT 'english';  -- that the notes are indexed in
 """
-
 
 STEPS: tuple[Step, ...] = (Step(_V1), Step(_V2), Step(_V3, _seal_all), Step(_V4), Step(_V5, rebuild_index))
 

@@ -49,20 +49,27 @@ def insert(connection: sqlite3.Connection, scope: int, docs: Sequence[Doc], *, n
     if not docs:
         return
     docs = sorted(docs, key=lambda doc: doc.slot)
-    terms = _count_terms(docs)
-    connection.executemany("INSERT INTO doc VALUES (?, ?, ?, ?, ?, ?)", _doc_rows(scope, docs, terms))
-    lengths = [doc.length for doc in docs]
+    terms, lengths = _count_terms(docs), [doc.length for doc in docs]
+    connection.executemany("INSERT INTO doc VALUES (?, ?, ?, ?, ?, ?)", _doc_rows(scope, docs, lengths, terms))
     _resize(connection, scope, len(docs), sum(lengths))
     groups = _by_term(terms, [doc.slot for doc in docs], lengths)
-    found = _posting_rows(connection, scope, [group.key for group in groups])
+    found = _posting_rows(connection, scope, [group[0] for group in groups])
     place = _append if newest else _insert_older
-    rows = (place(connection, scope, found.get(group.key), group) for group in groups)
-    connection.executemany("INSERT OR REPLACE INTO posting VALUES (?, ?, ?, ?, ?, ?)", list(rows))
+    rows = [
+        (scope, *group)
+        if group[1] <= TAIL and group[0] not in found  # a new term: its entries are its tail
+        else place(connection, scope, found.get(group[0]), _Group(*group))
+        for group in groups
+    ]
+    connection.executemany("INSERT OR REPLACE INTO posting VALUES (?, ?, ?, ?, ?, ?)", rows)
 
 
-def rows(scope: int, docs: Sequence[Doc]) -> Iterator[tuple[int, int, int, int, bytes, bytes | None]]:
+_DocRow = tuple[int, int, int, int, bytes, bytes | None]
+
+
+def rows(scope: int, docs: Sequence[Doc]) -> Iterator[_DocRow]:
     """The rows of the forward side that these docs, whose slots ascend, give."""
-    return _doc_rows(scope, docs, _count_terms(docs))
+    return _doc_rows(scope, docs, [doc.length for doc in docs], _count_terms(docs))
 
 
 def remove(connection: sqlite3.Connection, scope: int, slots: Iterable[int]) -> None:
@@ -76,7 +83,8 @@ def remove(connection: sqlite3.Connection, scope: int, slots: Iterable[int]) -> 
     lengths = [doc[1] for doc in docs]
     _resize(connection, scope, -len(docs), -sum(lengths))
     connection.executemany("DELETE FROM doc WHERE scope = ? AND slot = ?", [(scope, doc[0]) for doc in docs])
-    groups = _by_term(_read_terms([doc[2] for doc in docs]), [doc[0] for doc in docs], lengths)
+    terms = _read_terms([doc[2] for doc in docs])
+    groups = [_Group(*group) for group in _by_term(terms, [doc[0] for doc in docs], lengths)]
     found = _posting_rows(connection, scope, [group.key for group in groups])
     for group in groups:
         _take_out(connection, scope, found[group.key], group)
@@ -146,11 +154,11 @@ class _Terms:
 
 
 def _count_terms(docs: Sequence[Doc]) -> _Terms:
-    parts = [(row, weight, keys) for row, doc in enumerate(docs) for weight, keys in doc.parts]
-    sizes = np.array([len(part[2]) for part in parts], np.int64)
-    keys = np.fromiter(chain.from_iterable(part[2] for part in parts), np.int64, int(sizes.sum()))
-    rows = np.repeat(np.array([part[0] for part in parts], np.int64), sizes)
-    weights = np.repeat(np.array([part[1] for part in parts], np.int64), sizes)
+    runs = [keys for doc in docs for _, keys in doc.parts]
+    sizes = np.fromiter(map(len, runs), np.int64, len(runs))
+    keys = np.fromiter(chain.from_iterable(runs), np.int64, int(sizes.sum()))
+    rows = np.repeat(np.repeat(np.arange(len(docs)), [len(doc.parts) for doc in docs]), sizes)
+    weights = np.repeat(np.array([weight for doc in docs for weight, _ in doc.parts], np.int64), sizes)
     order = np.argsort(keys, kind="stable")
     starts = _starts(keys[order], rows[order])
     counts = np.zeros(len(keys), np.int64)
@@ -179,14 +187,12 @@ def _starts(*columns: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.flatnonzero(new)
 
 
-def _doc_rows(
-    scope: int, docs: Sequence[Doc], terms: _Terms
-) -> Iterator[tuple[int, int, int, int, bytes, bytes | None]]:
+def _doc_rows(scope: int, docs: Sequence[Doc], lengths: Sequence[int], terms: _Terms) -> Iterator[_DocRow]:
     entries = np.empty(len(terms.keys), ENTRY)
     entries["key"], entries["count"] = terms.keys, terms.counts
     data, ends = entries.tobytes(), (np.cumsum(terms.sizes) * ENTRY.itemsize).tolist()
-    for doc, start, end in zip(docs, [0, *ends], ends, strict=False):
-        yield scope, doc.slot, doc.note, doc.length, data[start:end], _encode_passages(doc.passages)
+    for doc, length, start, end in zip(docs, lengths, [0, *ends], ends, strict=False):
+        yield scope, doc.slot, doc.note, length, data[start:end], _encode_passages(doc.passages)
 
 
 def _encode_passages(passages: Sequence[Sequence[int]]) -> bytes | None:
@@ -220,8 +226,8 @@ class _Group(NamedTuple):
     data: bytes  # as in a tail
 
 
-def _by_term(terms: _Terms, slots: Sequence[int], lengths: Sequence[int]) -> list[_Group]:
-    """The terms of docs with these slots, which ascend, grouped by key."""
+def _by_term(terms: _Terms, slots: Sequence[int], lengths: Sequence[int]) -> list[tuple[int, int, int, int, bytes]]:
+    """The terms of docs with these slots, which ascend, grouped by key: the fields of a `_Group` each."""
     if not len(terms.keys):
         return []
     keys, order = terms.keys[terms.order], terms.order
@@ -235,7 +241,7 @@ def _by_term(terms: _Terms, slots: Sequence[int], lengths: Sequence[int]) -> lis
     lows = np.minimum.reduceat(entries["length"], starts).tolist()
     data, ends = entries.tobytes(), (np.append(starts[1:], len(keys)) * _TAIL_ENTRY.itemsize).tolist()
     blobs = [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-    return list(map(_Group, keys[starts].tolist(), dfs, peaks, lows, blobs))
+    return list(zip(keys[starts].tolist(), dfs, peaks, lows, blobs, strict=True))
 
 
 def _slice(entries: Postings, start: int, stop: int) -> Postings:
@@ -246,6 +252,8 @@ _Row = tuple[int, int, int, bytes]  # df, peak, low, tail
 
 
 def _posting_rows(connection: sqlite3.Connection, scope: int, keys: Sequence[int]) -> dict[int, _Row]:
+    if connection.execute("SELECT 1 FROM posting WHERE scope = ? LIMIT 1", (scope,)).fetchone() is None:
+        return {}
     query = "SELECT term, df, peak, low, tail FROM posting WHERE scope = ? AND term IN (SELECT value FROM json_each(?))"
     return {
         term: (df, peak, low, tail)

@@ -1,30 +1,57 @@
-"""The index made again from the notes: after damage, and where a newer version indexes them otherwise."""
+"""The index made again from the notes: after damage, in another language, or as a newer version makes it."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import count, islice
 
-from retcon.store import postings
+from retcon.language import Language
+from retcon.store import Progress, postings, seal
 from retcon.store.rows import NOTE_AND_BEFORE, SLOT, read_note
 from retcon.store.writing import FLUSH, context_keys, make_doc
 
 
 def rebuild_index(connection: sqlite3.Connection) -> None:
     """The index made from the notes; vectors are made again when they are next needed."""
-    for table in ("posting", "block", "doc", "vector"):
+    connection.execute("DELETE FROM vector")
+    _index_notes(connection, skip_damaged=True)
+
+
+def reindex(connection: sqlite3.Connection, language: Language, progress: Progress | None = None) -> int:
+    """How many notes are indexed now, in that language; vectors know no language and stay."""
+    seal.set_language(connection, language)
+    return _index_notes(connection, progress=progress)
+
+
+def _index_notes(
+    connection: sqlite3.Connection, *, skip_damaged: bool = False, progress: Progress | None = None
+) -> int:
+    """How many notes the lexical index holds, once it was emptied and made from the notes."""
+    for table in ("posting", "block", "doc"):
         connection.execute(f"DELETE FROM {table}")
     connection.execute("UPDATE scope SET notes = 0, length = 0")
     ids = [row[0] for row in connection.execute("SELECT id FROM scope")]
+    done = count(1)
     for scope in ids:
-        for docs in batches(docs_of(connection, scope, skip_damaged=True), FLUSH):
+        for docs in batches(_tell(docs_of(connection, scope, skip_damaged=skip_damaged), done, progress), FLUSH):
             postings.insert(connection, scope, docs, newest=True)
+    return next(done) - 1
+
+
+def _tell(docs: Iterable[postings.Doc], done: Iterator[int], progress: Progress | None) -> Iterator[postings.Doc]:
+    """The docs, each counted and told as it passes."""
+    for doc in docs:
+        number = next(done)
+        if progress is not None:
+            progress(number)
+        yield doc
 
 
 def docs_of(connection: sqlite3.Connection, scope: int, *, skip_damaged: bool = False) -> Iterator[postings.Doc]:
     """The current notes of the scope as the index should see them."""
     query = NOTE_AND_BEFORE + "WHERE note.scope = ? AND newer.seq IS NULL ORDER BY note.slot"
+    language = seal.language_of(connection)
     for row in connection.execute(query, (scope,)):
         try:
             note = read_note(row[:-1])
@@ -33,7 +60,7 @@ def docs_of(connection: sqlite3.Connection, scope: int, *, skip_damaged: bool = 
                 continue
             raise
         context = row[-1] if isinstance(row[-1], str) else ""
-        yield make_doc(row[0], row[SLOT], note, context_keys(context))
+        yield make_doc(row[0], row[SLOT], note, context_keys(context, language), language)
 
 
 def batches(docs: Iterable[postings.Doc], size: int) -> Iterator[list[postings.Doc]]:

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from retcon.filters import Facts, compile_check, facts_asked, last_moment, same
@@ -75,6 +76,8 @@ def read_note(row: Sequence[Any]) -> Note:
 
 def read_metadata(stored: str) -> dict[str, Any]:
     """The metadata in a row."""
+    if stored == "{}":
+        return {}
     try:
         found: dict[str, Any] = json.loads(stored)
     except (TypeError, ValueError) as error:
@@ -85,6 +88,7 @@ def read_metadata(stored: str) -> dict[str, Any]:
 UNEXPIRED = "(note.expires_at IS NULL OR note.expires_at > ?)"  # both are UTC to the second, so texts compare as times
 
 
+@lru_cache(maxsize=4096)
 def epoch(timestamp: str) -> float:
     """Seconds since 1970 of an ISO timestamp; one without a zone is read as UTC."""
     moment = datetime.fromisoformat(timestamp)

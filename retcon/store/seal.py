@@ -10,10 +10,26 @@ import json
 import sqlite3
 from collections.abc import Collection
 
+from retcon.errors import StoreError
+from retcon.language import Language, find_name, language
 from retcon.store.checksum import total
 from retcon.store.rows import NOTE, SUMMED, read_note, sum_note
 
 _IN = "IN (SELECT value FROM json_each(?))"
+
+
+def language_of(connection: sqlite3.Connection) -> Language:
+    """The language that the store is indexed in."""
+    (name,) = connection.execute("SELECT language FROM seal").fetchone()
+    if find_name(name) != name:
+        what = f"the store is indexed in {str(name)[:40]!r}, which this installation does not know"
+        raise StoreError(f"{what}: install a newer PyStemmer, or 'retcon reindex --language english'")
+    return language(name)
+
+
+def set_language(connection: sqlite3.Connection, new: Language) -> None:
+    """Note in which language the store is indexed."""
+    connection.execute("UPDATE seal SET language = ?", (new.name,))
 
 
 def next_seq(connection: sqlite3.Connection) -> int:

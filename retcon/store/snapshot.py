@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon.note import Filter, Note, Scope
-from retcon.store import Fact, Forward, Passages, Postings, TermStats, postings
+from retcon.store import Fact, Forward, Passages, Postings, TermStats, postings, seal
 from retcon.store.rows import NOTE, SLOT, check_of, conditions, facts, read_note
 
+FEW = 100  # values up to which a statement names each; for more one JSON list is quicker than to prepare it anew
 _IN = "IN (SELECT value FROM json_each(?))"
 
 
@@ -22,25 +23,29 @@ class SqliteSnapshot:
     def __init__(self, connection: sqlite3.Connection, scopes: Sequence[tuple[int, int, int, int]]) -> None:
         """`scopes` holds (id, notes, length, slots) of each scope."""
         self._connection = connection
+        self.language = seal.language_of(connection)
         self._ids = [row[0] for row in scopes]
         self._starts = np.concatenate(([0], np.cumsum([row[3] for row in scopes], dtype=np.int64)))
         self._start = dict(zip(self._ids, self._starts.tolist(), strict=False))
         self._rows: dict[int, list[tuple[int, int, bytes]]] = {}  # term -> (scope, df, tail), as read by `terms`
+        self._terms: dict[int, TermStats | None] = {}  # as read so far; None: no note holds it
+        self._docs: dict[int, tuple[int, bytes]] = {}  # slot -> length and terms of its note, as read so far
+        self._notes: dict[int, Note] = {}  # slot -> its note, as read so far
         self.notes = sum(row[1] for row in scopes)
         self.mean_length = sum(row[2] for row in scopes) / self.notes if self.notes else 0.0
         self.slots = int(self._starts[-1])
 
     def terms(self, keys: Sequence[int]) -> Mapping[int, TermStats]:
         """Frequency and bounds of those terms that occur."""
-        found: dict[int, TermStats] = {}
-        self._rows = {}
-        for scope, term, df, peak, low, tail in self._posting_rows(keys):
+        new = [key for key in keys if key not in self._terms]
+        self._terms |= dict.fromkeys(new)
+        for scope, term, df, peak, low, tail in self._posting_rows(new) if new else ():
             self._rows.setdefault(term, []).append((scope, df, tail))
-            known = found.get(term)
+            known = self._terms[term]
             if known is not None:
                 df, peak, low = df + known.df, max(peak, known.peak), min(low, known.low)
-            found[term] = TermStats(df, peak, low)
-        return found
+            self._terms[term] = TermStats(df, peak, low)
+        return {key: found for key in keys if (found := self._terms[key]) is not None}
 
     def postings(self, key: int) -> Postings:
         """Every note that holds a term which `terms` has found."""
@@ -53,24 +58,25 @@ class SqliteSnapshot:
 
     def forward(self, slots: NDArray[np.int64], keys: Sequence[int]) -> Forward:
         """How often each of the notes holds each of the terms, and how long the notes are."""
-        rows = {slot: (length, terms) for slot, length, terms in self._doc_rows(slots)}
-        found = [rows[slot] for slot in slots.tolist()]
-        entries = np.frombuffer(b"".join(terms for _, terms in found), postings.ENTRY)
+        found = self._read_docs(slots.tolist())
+        entries = np.frombuffer(b"".join([terms for _, terms in found]), postings.ENTRY)
         row = np.repeat(np.arange(len(found)), [len(terms) // postings.ENTRY.itemsize for _, terms in found])
         counts = np.zeros((len(found), len(keys)), np.uint16)
-        entry_keys = np.ascontiguousarray(entries["key"])
+        entry_keys, entry_counts = np.ascontiguousarray(entries["key"]), entries["count"]
         for column, key in enumerate(keys):
-            at = np.flatnonzero(entry_keys == key)
-            counts[row[at], column] = entries["count"][at]
-        return Forward(counts, np.fromiter((length for length, _ in found), np.uint16, len(found)))
+            at = (entry_keys == key).nonzero()[0]
+            counts[row[at], column] = entry_counts[at]
+        return Forward(counts, np.array([length for length, _ in found], np.uint16))
 
     def passages(self, slots: NDArray[np.int64], keys: Sequence[int]) -> Passages:
         """How often each passage of the long ones among the notes holds each of the terms, and how long it is."""
         place = {slot: row for row, slot in enumerate(slots.tolist())}
         found = [(place[slot], *postings.decode_passages(data)) for slot, data in self._passage_rows(slots)]
-        sizes = np.concatenate([part[1] for part in found]) if found else np.empty(0, "<u4")
+        if not found:
+            return Passages(np.empty(0, np.int64), np.empty((0, len(keys)), np.uint16), np.empty(0, np.uint16))
+        sizes = np.concatenate([part[1] for part in found])
         rows = np.repeat(np.array([part[0] for part in found], np.int64), [len(part[1]) for part in found])
-        terms = np.concatenate([part[2] for part in found]) if found else np.empty(0, "<u4")
+        terms = np.concatenate([part[2] for part in found])
         owner = np.repeat(np.arange(len(sizes)), sizes)
         counts = np.zeros((len(sizes), len(keys)), np.uint16)
         for column, key in enumerate(postings.shorten(np.array(keys, np.int64)).tolist()):
@@ -104,13 +110,11 @@ class SqliteSnapshot:
 
     def fetch(self, slots: Sequence[int]) -> list[Note]:
         """The notes in these slots, in the order asked for."""
-        found: dict[int, Note] = {}
-        for scope, local in self._by_scope(np.asarray(slots, np.int64)):
+        for scope, local in self._by_scope([slot for slot in slots if slot not in self._notes]):
             start = self._start[scope]
-            query = NOTE + f"WHERE note.scope = ? AND note.slot {_IN}"
-            for row in self._connection.execute(query, (scope, json.dumps(local))):
-                found[start + row[SLOT]] = read_note(row)
-        return [found[slot] for slot in slots]
+            for row in self._rows_of(f"{NOTE}WHERE note.scope = ? AND note.slot", scope, local):
+                self._notes[start + row[SLOT]] = read_note(row)
+        return [self._notes[slot] for slot in slots]
 
     def places(self, slots: Sequence[int]) -> list[int]:
         """The place of each note in the order of insertion; of several scopes, over all of them."""
@@ -118,7 +122,7 @@ class SqliteSnapshot:
             return list(slots)
         found: dict[int, int] = {}
         query = f"SELECT slot, seq FROM note WHERE scope = ? AND slot {_IN}"
-        for scope, local in self._by_scope(np.asarray(slots, np.int64)):
+        for scope, local in self._by_scope(slots):
             for slot, seq in self._connection.execute(query, (scope, json.dumps(local))):
                 found[self._start[scope] + slot] = seq
         return [found[slot] for slot in slots]
@@ -126,10 +130,11 @@ class SqliteSnapshot:
     def facts(self, slots: Sequence[int]) -> list[Fact]:
         """Who said each note, and in which session."""
         found: dict[int, Fact] = {}
-        query = f"SELECT slot, speaker, session FROM note WHERE scope = ? AND slot {_IN}"
-        for scope, local in self._by_scope(np.asarray(slots, np.int64)):
-            for slot, speaker, session in self._connection.execute(query, (scope, json.dumps(local))):
-                found[self._start[scope] + slot] = Fact(speaker, session if session is None else (scope, session))
+        for scope, local in self._by_scope(slots):
+            start = self._start[scope]
+            rows = self._rows_of("SELECT slot, speaker, session FROM note WHERE scope = ? AND slot", scope, local)
+            for slot, speaker, session in rows:
+                found[start + slot] = Fact(speaker, None if session is None else (scope, session))
         return [found[slot] for slot in slots]
 
     def texts(self) -> Iterator[tuple[int, Note]]:
@@ -167,26 +172,41 @@ class SqliteSnapshot:
 
     def _posting_rows(self, keys: Sequence[int]) -> Iterator[tuple[int, int, int, int, int, bytes]]:
         if len(self._ids) == 1:
-            query = f"SELECT scope, term, df, peak, low, tail FROM posting WHERE scope = ? AND term {_IN}"
-            yield from self._connection.execute(query, (self._ids[0], json.dumps(keys)))
+            query = "SELECT scope, term, df, peak, low, tail FROM posting WHERE scope = ? AND term"
+            yield from self._rows_of(query, self._ids[0], keys)
         else:
             query = f"SELECT scope, term, df, peak, low, tail FROM posting WHERE scope {_IN} AND term {_IN}"
             yield from self._connection.execute(query, (json.dumps(self._ids), json.dumps(keys)))
 
-    def _doc_rows(self, slots: NDArray[np.int64]) -> Iterator[tuple[int, int, bytes]]:
-        query = f"SELECT slot, length, terms FROM doc WHERE scope = ? AND slot {_IN}"
-        for scope, local in self._by_scope(slots):
-            for slot, length, terms in self._connection.execute(query, (scope, json.dumps(local))):
-                yield self._start[scope] + slot, length, terms
+    def _read_docs(self, slots: Sequence[int]) -> list[tuple[int, bytes]]:
+        """Length and terms of the notes in these slots, each read once."""
+        for scope, local in self._by_scope([slot for slot in slots if slot not in self._docs]):
+            start = self._start[scope]
+            rows = self._rows_of("SELECT slot, length, terms FROM doc WHERE scope = ? AND slot", scope, local)
+            self._docs |= {start + slot: (length, terms) for slot, length, terms in rows}
+        return [self._docs[slot] for slot in slots]
 
     def _passage_rows(self, slots: NDArray[np.int64]) -> Iterator[tuple[int, bytes]]:
-        query = f"SELECT slot, passages FROM doc WHERE scope = ? AND slot {_IN} AND passages IS NOT NULL"
-        for scope, local in self._by_scope(slots):
+        query = (
+            "SELECT slot, passages FROM doc INDEXED BY doc_long"
+            f" WHERE scope = ? AND slot {_IN} AND passages IS NOT NULL"
+        )
+        for scope, local in self._by_scope(slots.tolist()):
             for slot, data in self._connection.execute(query, (scope, json.dumps(local))):
                 yield self._start[scope] + slot, data
 
-    def _by_scope(self, slots: NDArray[np.int64]) -> Iterator[tuple[int, list[int]]]:
+    def _rows_of(self, query: str, scope: int, values: Sequence[int]) -> sqlite3.Cursor:
+        """The rows of a query that ends with the column which must have one of the values."""
+        if len(values) > FEW:
+            return self._connection.execute(f"{query} {_IN}", (scope, json.dumps(values)))
+        return self._connection.execute(f"{query} IN ({', '.join('?' * len(values))})", (scope, *values))
+
+    def _by_scope(self, slots: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
         """The slots as (scope, slots within that scope)."""
-        owners = np.searchsorted(self._starts, slots, side="right") - 1
-        for owner in np.unique(owners).tolist():
-            yield self._ids[owner], (slots[owners == owner] - self._starts[owner]).tolist()
+        if len(self._ids) == 1 and len(slots):
+            yield self._ids[0], list(slots)
+        elif len(slots):
+            places = np.asarray(slots, np.int64)
+            owners = np.searchsorted(self._starts, places, side="right") - 1
+            for owner in np.unique(owners).tolist():
+                yield self._ids[owner], (places[owners == owner] - self._starts[owner]).tolist()

@@ -9,18 +9,33 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from retcon.errors import InputError, NotFoundError, StoreError
+from retcon.language import Language
 from retcon.note import Filter, Note, Scope
-from retcon.store import Deleted, Kept, Order, Progress, ReplyStats, Snapshot, deleting, purging, replies, seal
+from retcon.store import (
+    Deleted,
+    Kept,
+    Order,
+    Progress,
+    ReplyStats,
+    Snapshot,
+    deleting,
+    purging,
+    reindexing,
+    replies,
+    seal,
+)
 from retcon.store.checksum import checksum
 from retcon.store.connections import TIMEOUT, Connections, Sync, check_schema, translate_damage, translate_errors
 from retcon.store.rows import DERIVED, FACT_PLACES, NOTE, VERSIONS, check_of, conditions, read_note
 from retcon.store.snapshot import SqliteSnapshot
-from retcon.store.writing import Writer
+from retcon.store.writing import BATCH, Stored, Writer
 from retcon.where import Where
 
 if TYPE_CHECKING:
@@ -32,8 +47,18 @@ SYNCS = ("full", "normal")
 class SqliteStore:
     """Notes in one SQLite file."""
 
-    def __init__(self, path: str | os.PathLike[str], *, timeout: float = TIMEOUT, sync: Sync = "full") -> None:
-        """Opens the file, or makes it. With `sync` "normal" what was written last may be lost with the power."""
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        timeout: float = TIMEOUT,
+        sync: Sync = "full",
+        language: Language | None = None,
+    ) -> None:
+        """Opens the file, or makes it. With `sync` "normal" what was written last may be lost with the power.
+
+        `language` is that of a file which holds no note yet; on another it must be the file's own.
+        """
         if sync not in SYNCS:
             raise InputError(f"sync is 'full' or 'normal', not {str(sync)[:40]!r}")
         self.path = os.fspath(path)
@@ -43,24 +68,49 @@ class SqliteStore:
         try:
             with self._connections.use() as connection:  # a file that cannot be used is told at once
                 check_schema(connection, self.path)
+            if language is not None:
+                self._fix_language(language)
         except BaseException:
             self._connections.close()
             raise
+
+    def _fix_language(self, new: Language) -> None:
+        """Index in that language from now on, where nothing is indexed yet."""
+        if self.language == new:
+            return
+        with self._connections.write() as connection:
+            known = seal.language_of(connection)
+            if deleting.count(connection, "note") and known != new:
+                command = f"retcon reindex {shlex.quote(self.path)} --language {new.name}"
+                raise InputError(f"{self.path} is indexed in {known.name}, not in {new.name}: '{command}' changes that")
+            seal.set_language(connection, new)
 
     # -- notes -------------------------------------------------------------------------------------------------------
 
     def add(self, notes: Iterable[Note], *, progress: Progress | None = None) -> list[str]:
         """Ids of the notes, written in one transaction; a note that is there already, word for word, is passed over."""
+        return self._write(notes, None, progress)
+
+    def put(self, notes: Iterable[Note]) -> list[Note]:
+        """What `add` does, with the notes as they are stored."""
+        stored = Stored()
+        ids = self._write(notes, stored, None)
+        unread = list(stored.unread)
+        found = stored.notes | dict(zip(unread, self.get_many(unread) if unread else (), strict=True))
+        return [found[note_id] for note_id in ids]
+
+    def _write(self, notes: Iterable[Note], stored: Stored | None, progress: Progress | None) -> list[str]:
         with self._connections.write() as connection:
             with translate_damage(self.path):
-                writer = Writer(connection)
-            ids = []
-            for note in notes:  # the caller's own errors stay what they are
+                writer = Writer(connection, stored)
+            ids: list[str] = []
+            for batch in _batches(notes):  # the caller's own errors stay what they are
                 with translate_damage(self.path):
-                    writer.write(note)
-                ids.append(note.id)
-                if progress is not None:
-                    progress(len(ids))
+                    writer.write(batch)
+                for note in batch:
+                    ids.append(note.id)
+                    if progress is not None:
+                        progress(len(ids))
             with translate_damage(self.path):
                 writer.finish()
         return ids
@@ -199,6 +249,17 @@ class SqliteStore:
 
     # -- the index ---------------------------------------------------------------------------------------------------
 
+    @property
+    def language(self) -> Language:
+        """The language that the notes are indexed in. Another process may change it at any time."""
+        with self._read() as connection:
+            return seal.language_of(connection)
+
+    def reindex(self, language: Language | None = None, *, progress: Progress | None = None) -> int:
+        """How many notes are in the index, which was made anew, in that language or else in the store's own."""
+        with self._connections.write() as connection, translate_damage(self.path):
+            return reindexing.reindex(connection, language or seal.language_of(connection), progress)
+
     @contextlib.contextmanager
     def snapshot(self, scope: Scope) -> Iterator[Snapshot]:
         """One consistent view of the scope's notes and index, for as long as the block runs."""
@@ -296,11 +357,12 @@ class SqliteStore:
             return gone
 
     def stats(self) -> dict[str, int | str]:
-        """Facts about the file: its schema, counts, sizes in bytes, and "ok" or what SQLite's quick check found."""
+        """Facts about the file: schema, language, counts, sizes in bytes, and "ok" or what the quick check found."""
         counted = ("note", "scope", "record", "vector")
         files = {"bytes": self.path, "wal_bytes": self.path + "-wal"}
         with self._read() as connection:
             facts: dict[str, int | str] = {"schema": connection.execute("PRAGMA user_version").fetchone()[0]}
+            facts |= {"language": seal.language_of(connection).name}
             facts |= {f"{table}s": deleting.count(connection, table) for table in counted}
             facts |= {"unpurged": seal.count_unpurged(connection)}
             facts |= {name: os.path.getsize(path) if os.path.exists(path) else 0 for name, path in files.items()}
@@ -375,3 +437,20 @@ def _from(
         named = {"place": place, "scope": rows[0][0]}
         further[f"note.slot {beyond} ?"] = connection.execute(_SLOTS[order], named).fetchone()[0]
     return f"note.slot{way}", further
+
+
+def _batches(notes: Iterable[Note]) -> Iterator[list[Note]]:
+    """The notes, some at a time; where getting the next one fails, those before it come first."""
+    source = iter(notes)
+    while True:
+        batch: list[Note] = []
+        try:
+            for note in islice(source, BATCH):
+                batch.append(note)
+        except Exception:
+            if batch:
+                yield batch
+            raise
+        if not batch:
+            return
+        yield batch

@@ -1,21 +1,27 @@
-"""Bulk adds: notes row by row, their index entries in large batches, all in the caller's transaction."""
+"""Bulk adds: notes in batches, their index entries in larger ones, all in the caller's transaction.
+
+What waits to be written is bounded: a million notes take no more memory than the first fifty thousand.
+"""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 from retcon.errors import ConflictError, InputError, NotFoundError
+from retcon.language import Language
 from retcon.note import Note
-from retcon.passages import is_long, split
+from retcon.passages import LONG, is_long, split
 from retcon.store import postings, seal
 from retcon.store.rows import NOTE, read_note, sum_note, time_of
-from retcon.words import CONTEXT, OWN, spoken_date, stem_words, term_key, words
+from retcon.words import CONTEXT, OWN, term_key
 
-FLUSH = 50_000  # notes whose index entries are written together during a bulk add
+BATCH = 500  # notes whose rows are written together
+FLUSH = 50_000  # notes whose index entries are
 
 
 @dataclass
@@ -34,8 +40,7 @@ _INSERT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
+class _Turn(NamedTuple):
     """A note as the next turn needs it."""
 
     id: str | None
@@ -48,40 +53,75 @@ _to_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
 
 
 class Writer:
-    """One bulk add: writes notes row by row and their index entries in large batches."""
+    """One bulk add: writes the rows of notes a batch at a time, and their index entries in larger batches."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
+    def __init__(self, connection: sqlite3.Connection, stored: Stored | None = None) -> None:
+        """`stored` takes the notes as they are written, where the caller wants them back."""
+        self.connection, self.stored = connection, stored
+        self.language = seal.language_of(connection)
         self.scopes: dict[tuple[str, str, str], _OpenScope] = {}
         self.last: dict[tuple[int, str | None], _Turn] = {}  # (scope, session) -> the newest note of this add
         self.waiting = 0
-        self.next_seq = seal.next_seq(connection)
-        self.sums: list[int] = []  # of the notes of this add
+        self.next_seq = self.first_seq = seal.next_seq(connection)
+        self.sum = 0  # of the checksums of this add
+        self.rows: list[tuple[Any, ...]] = []  # of notes, not yet in the file
+        self.ids: set[str] = set()  # of this batch, written or not
 
-    def write(self, note: Note) -> None:
-        """Store one note unless it is there already; refuse an id that another text has."""
-        if self.connection.execute("SELECT 1 FROM note WHERE id = ?", (note.id,)).fetchone() is not None:
-            known = self.connection.execute(NOTE + "WHERE note.id = ?", (note.id,)).fetchone()
-            _refuse_other(read_note(known), note)
-            return
+    def write(self, notes: Sequence[Note]) -> None:
+        """Store each note unless it is there already; refuse an id that another text has."""
+        known = self._find_known([note.id for note in notes])
+        self.ids.clear()
+        for note in notes:
+            if note.id in known or note.id in self.ids:
+                self._pass_over(note)
+            else:
+                self.ids.add(note.id)
+                self._add(note)
+        self._write_rows()
+        if self.waiting >= FLUSH:
+            self.flush()
+
+    def _find_known(self, ids: Sequence[str]) -> set[str]:
+        """Those ids that the file holds."""
+        if len(ids) == 1:
+            found = self.connection.execute("SELECT id FROM note WHERE id = ?", ids)
+        else:
+            query = "SELECT id FROM note WHERE id IN (SELECT value FROM json_each(?))"
+            found = self.connection.execute(query, (json.dumps(ids),))
+        return {row[0] for row in found}
+
+    def _pass_over(self, note: Note) -> None:
+        self._write_rows()  # it may be one of them
+        known = self.connection.execute(NOTE + "WHERE note.id = ?", (note.id,)).fetchone()
+        _refuse_other(read_note(known), note)
+        if self.stored is not None:
+            self.stored.read_again(note.id)
+
+    def _add(self, note: Note) -> None:
         scope = self._scope(note)
         before = self._before(scope, note)
-        older = self._take_out_superseded(scope, note)
+        older = None if note.supersedes is None else self._take_out_superseded(scope, note, note.supersedes)
         slot, scope.next_slot = scope.next_slot, scope.next_slot + 1
         seq, self.next_seq = self.next_seq, self.next_seq + 1
-        name = (seq, note.id)
         rest = (
             slot, note.session, note.speaker, note.timestamp, time_of(note), note.text,
             _to_json(dict(note.metadata)) if note.metadata else "{}", note.created_at or "",
         )  # fmt: skip
         last = (int(note.live), note.expires_at)
-        self.sums.append(sum_note((*name, *scope.ids, *rest, before.id, note.supersedes, *last)))
-        self.connection.execute(_INSERT, (*name, *rest, *last, before.seq, older, scope.id, self.sums[-1]))
-        scope.pending[slot] = doc = make_doc(seq, slot, note, before.keys)
+        summed = sum_note((seq, note.id, *scope.ids, *rest, before.id, note.supersedes, *last))
+        self.sum += summed
+        self.rows.append((seq, note.id, *rest, *last, before.seq, older, scope.id, summed))
+        scope.pending[slot] = doc = make_doc(seq, slot, note, before.keys, self.language)
         self.last[scope.id, note.session] = _Turn(note.id, seq, () if doc.passages else doc.parts[0][1])
         self.waiting += 1
-        if self.waiting >= FLUSH:
-            self.flush()
+        if self.stored is not None:
+            self.stored.take(note, before.id)
+
+    def _write_rows(self) -> None:
+        """Write the notes that wait; whoever looks one up in the file calls this first."""
+        if self.rows:
+            self.connection.executemany(_INSERT, self.rows)
+            self.rows.clear()
 
     def flush(self) -> None:
         """Write the index entries that wait."""
@@ -97,7 +137,8 @@ class Writer:
     def finish(self) -> None:
         """Write what waits, and the seal."""
         self.flush()
-        seal.change(self.connection, len(self.sums), self.sums)
+        if self.next_seq > self.first_seq:
+            seal.change(self.connection, self.next_seq - self.first_seq, [self.sum])
 
     def _scope(self, note: Note) -> _OpenScope:
         ids = (note.user_id or "", note.agent_id or "", note.run_id or "")
@@ -114,6 +155,7 @@ class Writer:
         if note.follows is not None:
             if newest is not None and newest.id == note.follows:
                 return newest
+            self._write_rows()
             query = "SELECT id, seq, text FROM note WHERE id = ? AND scope = ?"
             found = self.connection.execute(query, (note.follows, scope.id)).fetchone()
             if found is None:
@@ -125,71 +167,96 @@ class Writer:
         else:
             query = "SELECT id, seq, text FROM note WHERE scope = ? AND session = ? ORDER BY seq DESC LIMIT 1"
             found = self.connection.execute(query, (scope.id, note.session)).fetchone()
-        return _Turn(found[0], found[1], context_keys(found[2])) if found else _NO_TURN
+        return _Turn(found[0], found[1], context_keys(found[2], self.language)) if found else _NO_TURN
 
-    def _take_out_superseded(self, scope: _OpenScope, note: Note) -> int | None:
+    def _take_out_superseded(self, scope: _OpenScope, note: Note, supersedes: str) -> int:
         """Seq of the note that this one corrects, taken out of the index."""
-        if note.supersedes is None:
-            return None
+        self._write_rows()
         query = (
             "SELECT old.seq, old.scope, old.slot, newer.id FROM note AS old"
             " LEFT JOIN note AS newer ON newer.supersedes = old.seq WHERE old.id = ?"
         )
-        found = self.connection.execute(query, (note.supersedes,)).fetchone()
+        found = self.connection.execute(query, (supersedes,)).fetchone()
         if found is None:
-            raise NotFoundError(note.supersedes)
+            raise NotFoundError(supersedes)
         seq, owner, slot, newer = found
         if newer is not None:
             raise ConflictError(
-                note.supersedes, "is of a note that was superseded before: correct the newest of its history", newer
+                supersedes, "is of a note that was superseded before: correct the newest of its history", newer
             )
         if owner != scope.id:
             raise InputError(f"a note supersedes one of its own scope, and {note.supersedes!r} is in another")
         if scope.pending.pop(slot, None) is None:
             postings.remove(self.connection, scope.id, [slot])
         self.connection.execute("DELETE FROM vector WHERE note = ?", (seq,))
+        if self.stored is not None:
+            self.stored.read_again(supersedes)
         return int(seq)
 
 
+class Stored:
+    """The notes of an add as they are in the file, without reading them back; some have to be, and are named."""
+
+    def __init__(self) -> None:
+        self.notes: dict[str, Note] = {}
+        self.unread: dict[str, None] = {}  # ids, in order
+
+    def take(self, note: Note, follows: str | None) -> None:
+        """Count the note, which was written with this link, among them."""
+        if note.metadata or note.created_at is None:  # comes back in another form
+            self.read_again(note.id)
+        else:
+            self.notes[note.id] = note if note.follows == follows else replace(note, follows=follows)
+
+    def read_again(self, note_id: str) -> None:
+        """This one is not, or no longer, as it was handed in."""
+        self.unread[note_id] = None
+
+
 class _Keys(dict[str, int]):
-    """Word -> key of its term, for the words met lately."""
+    """Word -> key of its term, for the words of a language met lately."""
+
+    def __init__(self, language: Language) -> None:
+        self.language = language
 
     def __missing__(self, word: str) -> int:
         if len(self) >= 1 << 17:
             self.clear()
-        key = self[word] = term_key(stem_words([word])[0])
+        key = self[word] = term_key(self.language.stem_words([word])[0])
         return key
 
 
-_key_of = _Keys().__getitem__
+_keys_of = lru_cache(maxsize=8)(_Keys)
 
 
-def term_keys(text: str) -> list[int]:
+def term_keys(text: str, language: Language) -> list[int]:
     """Keys of the text's terms, in order."""
-    return list(map(_key_of, words(text)))
+    return list(map(_keys_of(language).__getitem__, language.words(text)))
 
 
-def context_keys(text: str) -> Sequence[int]:
+def context_keys(text: str, language: Language) -> Sequence[int]:
     """Keys of the terms that a turn lends to the one after it: a long turn is about too much to lend any."""
-    return () if is_long(text) else term_keys(text)
+    return () if is_long(text) else term_keys(text, language)
 
 
-def make_doc(seq: int, slot: int, note: Note, context: Sequence[int]) -> postings.Doc:
+def make_doc(seq: int, slot: int, note: Note, context: Sequence[int], language: Language) -> postings.Doc:
     """The note as the index sees it: found by its words, speaker and date, and by the turn before it.
 
     A long note borrows nothing from the turn before it, and its passages are kept too: its best one counts.
     """
-    label = _label_keys(note.speaker, note.timestamp)
-    spans = split(note.text)
-    if len(spans) == 1:
-        return postings.Doc(seq, slot, ((OWN, term_keys(note.text)), (OWN, label), (CONTEXT, context)))
-    passages = [[*term_keys(note.text[start:stop]), *label] for start, stop in spans]
-    return postings.Doc(seq, slot, ((OWN, term_keys(note.text)), (OWN, label)), passages)
+    label = _label_keys(note.speaker, note.timestamp, language)
+    keys = term_keys(note.text, language)
+    few = len(keys) <= LONG and note.text.isascii()  # where a term is a word: counting them again would say the same
+    spans = [] if few else split(note.text)
+    if len(spans) < 2:
+        return postings.Doc(seq, slot, ((OWN, keys), (OWN, label), (CONTEXT, context)))
+    passages = [[*term_keys(note.text[start:stop], language), *label] for start, stop in spans]
+    return postings.Doc(seq, slot, ((OWN, keys), (OWN, label)), passages)
 
 
 @lru_cache(maxsize=1 << 12)
-def _label_keys(speaker: str | None, timestamp: str | None) -> tuple[int, ...]:
-    return tuple(term_keys(f"{speaker or ''} {spoken_date(timestamp)}"))
+def _label_keys(speaker: str | None, timestamp: str | None, language: Language) -> tuple[int, ...]:
+    return tuple(term_keys(f"{speaker or ''} {language.spoken_date(timestamp)}", language))
 
 
 def _refuse_other(known: Note, note: Note) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bench.speed.corpus import FUNCTION, corpus, indexed_texts
+from bench.speed.earlier import NAMES, AbsentError, check_out, summarize
 from bench.speed.page import Goal
 from retcon.words import index_counts, spoken_date
 
@@ -51,8 +52,32 @@ def test_top_twenty_agree_with_bm25_over_every_note(results: Any) -> None:
 def test_page_states_each_goal_with_its_verdict(run: Path) -> None:
     page = (run / "speed.md").read_text(encoding="utf-8")
     goals = page.split("## Goals")[1].split("##")[0].strip().splitlines()[2:]
-    assert len(goals) == 7
+    assert len(goals) == 7 + 2 * len(json.loads((run / "speed.json").read_text("utf-8"))["earlier"].get("on", ()))
     assert all(line.endswith(("| met |", "% |")) for line in goals)
+
+
+def test_this_version_and_an_earlier_one_take_turns_or_the_reason_is_told(results: Any, run: Path) -> None:
+    found, page = results["earlier"], (run / "speed.md").read_text(encoding="utf-8")
+    if "absent" in found:
+        assert found["absent"] in page
+    else:
+        assert all(
+            at[verb][name] > 0 for at in found["on"].values() for verb in ("add", "search", "recall") for name in NAMES
+        )
+        assert found["on"]["200"]["notes"] == 200
+        assert f"commit {found['commit']}" in page
+
+
+def test_without_a_history_nothing_is_compared_and_the_reason_is_told(tmp_path: Path) -> None:
+    with pytest.raises(AbsentError, match="no commit 9b954fe in the history here"), check_out(tmp_path):
+        raise AssertionError("there is nothing to check out")
+
+
+def test_of_two_versions_the_quickest_add_and_the_median_query_count() -> None:
+    seconds = {"earlier": [2.0, 4.0, 3.0], "now": [1.0, 9.0, 2.0]}
+    found = summarize(10, dict.fromkeys(("add", "search", "recall"), seconds))
+    assert found["add"] == {"earlier": 5.0, "now": 10.0, "ratio": 2.0}
+    assert found["recall"] == {"earlier": 3000.0, "now": 2000.0, "ratio": 2 / 3}
 
 
 def test_temporary_files_are_removed(tmp_path: Path, run: Path) -> None:
