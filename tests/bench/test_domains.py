@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import Counter
 from dataclasses import replace
@@ -19,6 +20,14 @@ from retcon.note import Note
 
 DATA = Path(os.environ.get("RETCON_DATA") or ROOT.parent / "shared" / "data")
 NOTE = Note("n", "text")
+# Of the texts of all made questions that the files name, in their order: labels are of these texts and no others.
+TEXTS = {
+    "longmemeval": "89ba954d62f686e6",
+    "lifebench": "00a89473203c88b9",
+    "factcon": "02a2558051d0ace2",
+    "friendsqa": "4d74d98a87f880f6",
+    "timeqa": "7fd996f5b0f3413b",
+}
 
 
 def question(name: str, conversation: str, *, abstention: bool = False) -> BenchmarkQuestion:
@@ -58,6 +67,16 @@ def test_the_files_name_questions_that_the_data_hold(name: str) -> None:
         kinds = Counter(map(kind_of, drawn))
         assert kinds[ANSWERABLE] == ASKED
         assert kinds.total() - ASKED <= UNANSWERABLE
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_made_questions_are_still_those_that_were_read_and_drawn(name: str) -> None:
+    if not (DATA / "domains").is_dir():
+        pytest.skip("the benchmark files are not here: set RETCON_DATA")
+    known = {each.id: each for each in load(name)}
+    drawn = (known[each] for wave in WAVES for each in read_ids(name, wave))
+    texts = "\n".join(each.text for each in drawn if kind_of(each) in MADE)
+    assert hashlib.sha256(texts.encode()).hexdigest()[:16] == TEXTS[name]
 
 
 def test_conversations_give_questions_in_turn() -> None:
