@@ -3,7 +3,8 @@
     python -m bench.outcome_rows --runs out --out bench/results/rows
 
 LongMemEval's questions trained the classifier of query types, so in the rows of its pool the guessed types are replaced
-by the guesses of classifiers that did not see the question (`retcon.lab.querytype.out_of_fold`).
+by the guesses of classifiers that did not see the question (`retcon.lab.querytype.out_of_fold`). A question that was
+made from another gets the guess of that one: the classifier has seen all of its words but one.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ POOL = "longmemeval-pool"
 
 def unseen_types(rows: Outcomes, run: Run) -> list[dict[str, Any]]:
     """The rows with the type probabilities of classifiers that were trained without their question."""
-    asked = [question for _, question in questions(replace(run, ids=()))]
+    asked = [question for _, question in questions(replace(run, data=POOL, ids=(), abstentions=False))]
     labels = np.array([TYPES.index(question.type) for question in asked])
     guessed = out_of_fold(cue_matrix([each.text for each in asked]), labels, np.arange(len(asked)), seed=SEED)
     of = {
         q.id: {f"p_{t}": float(p) for t, p in zip(TYPES, row, strict=True)}
         for q, row in zip(asked, guessed, strict=True)
     }
-    return [row | of[row["question_id"]] for row in rows.rows()]
+    return [row | of.get(row.get("twin") or row["question_id"], {}) for row in rows.rows()]
 
 
 def main() -> None:
@@ -49,7 +50,8 @@ def main() -> None:
             if not table.is_file():
                 continue
             rows = read(table)
-            kept = from_rows(unseen_types(rows, run)) if run.data == POOL and not run.abstentions else rows
+            pooled = run.data in (POOL, "longmemeval") and not run.abstentions
+            kept = from_rows(unseen_types(rows, run)) if pooled else rows
             write(kept, options.out / f"{run.name}{part}.parquet")
             print(f"{run.name}{part}: {len(kept)} rows")
 

@@ -3,9 +3,11 @@
     python -m bench.runs --model qwen.gguf --out rows                     all of them, on any model
     python -m bench.runs --model http://localhost:8000/v1 --model-name m --only locomo-product --out rows
     python -m bench.runs --replies rows/replies.jsonl.gz --out rows       rows again from kept replies, no model asked
+    python -m bench.runs --model FOLDER --only wave1 --export --out OUT   of seven domains a first part, replies alone
 
 It calls what `retcon label` calls. Questions are named by the id files in bench/prereg, which were drawn before any
-outcome existed. Replies are kept in OUT/replies.db; with --export they are also written as JSON lines.
+outcome existed (those of the seven domains by `bench.domains`). Replies are kept in OUT/replies.db; with --export they
+are also written as JSON lines.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from bench import ROOT, data_file
+from bench import data_file
+from bench.domains import DOMAINS, PREREG, WAVES
+from bench.domains import load as load_domain
+from bench.unanswerable import kind_of, twin_of
 from retcon.errors import ModelError, ModelUnavailableError
 from retcon.lab.data import BenchmarkQuestion, load
 from retcon.lab.gpu.chat import TransformersChat
@@ -30,7 +35,6 @@ from retcon.lab.reply_cache import ReplyCache
 from retcon.model import Ask, Chat, Reply, chat
 from retcon.store import Kept
 
-PREREG = ROOT / "bench" / "prereg"
 MODEL = "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M-bf16"
 SMALL = "Qwen2.5-Coder-0.5B-Instruct-bf16"
 FREE = ("retain", "extract")
@@ -50,13 +54,14 @@ class Run:
     ids: tuple[str, ...] = ()  # id files; the name of each becomes the rows' fold where there are several
     budgets: tuple[int, ...] | None = None
     realizations: int = 1
-    abstentions: bool = False
+    abstentions: bool | None = False  # None: answerable questions and others, as the id files name them
     small: bool = False  # written and read by the small model, judged by the large one
     cap: int | None = None
     top_k: int | None = None
 
 
 LARGE = (512, 1024, 2048, 4096)
+FIVE = (32, 64, 128, 256, 512)
 WIDE = LARGE[:2]  # above the learned budgets, and below 2,048 tokens, where all that `Memory` looks at by default fits
 RUNS = (
     Run("locomo-product", "locomo", "product", (*FREE, *FOCUSED), ("fit", "calibration", "gate")),
@@ -75,7 +80,18 @@ RUNS = (
     Run("pool-wide", "longmemeval-pool", "product", (*FREE, *FOCUSED), budgets=WIDE),
     Run("locomo-wide", "locomo", "product", (*FREE, *FOCUSED), ("fit", "calibration"), WIDE),
     Run("locomo-second", "locomo", "product", (*FREE, *FOCUSED), ("second",)),
+    # seven domains: a part of each, then the next part of each; then the small reader on two of them
+    *(
+        Run(f"{name}-{wave}", name, "product", (*FREE, *FOCUSED), (wave,), FIVE, abstentions=None)
+        for wave in WAVES
+        for name in DOMAINS
+    ),
+    *(
+        Run(f"{name}-wave1-small", name, "product", (*FREE, *FOCUSED), ("wave1",), FIVE, abstentions=None, small=True)
+        for name in ("friendsqa", "longmemeval")
+    ),
 )
+GROUPS = {wave: tuple(f"{name}-{wave}" for name in DOMAINS) for wave in WAVES}  # what --only may name at once
 
 
 class Replay:
@@ -92,15 +108,34 @@ class Replay:
 
 def questions(run: Run) -> Iterator[tuple[str, BenchmarkQuestion]]:
     """(fold, question) in the dataset's order, which keeps a conversation's questions together."""
-    folder = data_file("locomo10.json" if run.data == "locomo" else "longmemeval_gold_evidence_500.json").parent
-    every = [q for q in load(run.data, folder=folder).questions if q.abstention == run.abstentions]
+    every = _load(run)
     if not run.ids:
         yield from (("", q) for q in every if q.evidence or run.abstentions)
         return
     fold = {
         name: part for part in run.ids for name in (PREREG / f"{run.data.split('-')[0]}-{part}.txt").read_text().split()
     }
+    if missing := set(fold) - {q.id for q in every} if run.abstentions is None else ():
+        raise SystemExit(
+            f"{run.name}: no question {min(missing)} in the data ({len(missing)} of {len(fold)} are missing)"
+        )
     yield from ((fold[q.id] if len(run.ids) > 1 else "", q) for q in every if q.id in fold)
+
+
+def _load(run: Run) -> Sequence[BenchmarkQuestion]:
+    """All questions that a run may be about; of a domain, those made from others too."""
+    if run.abstentions is None:
+        return _together(load_domain(run.data))
+    folder = data_file("locomo10.json" if run.data == "locomo" else "longmemeval_gold_evidence_500.json").parent
+    return [q for q in load(run.data, folder=folder).questions if q.abstention == run.abstentions]
+
+
+def _together(every: Sequence[BenchmarkQuestion]) -> list[BenchmarkQuestion]:
+    """The questions of one history side by side, in the order in which histories first appear."""
+    first: dict[int, int] = {}
+    for q in every:
+        first.setdefault(id(q.history), len(first))
+    return sorted(every, key=lambda q: first[id(q.history)])
 
 
 def make(
@@ -113,8 +148,8 @@ def make(
     todo = cells(cases((q for _, q in picked), protocol), run.arms, budgets=run.budgets, realizations=run.realizations)
     writer = small if run.small else large
     done = label(todo, writer, cache, grader=large, guard=guard, chunk=chunk, progress=_tell)
-    folds = {q.id: fold for fold, q in picked}
-    rows = [] if done.outcomes is None else [dict(row, fold=folds[row["question_id"]]) for row in done.outcomes.rows()]
+    about = {q.id: {"fold": fold, "kind": kind_of(q), "twin": twin_of(q)} for fold, q in picked}
+    rows = [] if done.outcomes is None else [row | about[row["question_id"]] for row in done.outcomes.rows()]
     return {"rows": rows, "answers": done.answers, "failures": dict(done.failures), "calls": done.calls}
 
 
@@ -129,7 +164,9 @@ def main() -> None:
     parser.add_argument("--model-name", help="its name at an endpoint")
     parser.add_argument("--small", help="the second reader, for the run that needs it")
     parser.add_argument("--replies", type=Path, action="append", default=[], help="kept replies to start from")
-    parser.add_argument("--only", action="append", choices=[run.name for run in RUNS])
+    parser.add_argument(
+        "--only", action="append", choices=[*GROUPS, *(run.name for run in RUNS)], help="these, in their order"
+    )
     parser.add_argument("--skip", action="append", default=[], choices=[run.name for run in RUNS])
     parser.add_argument("--limit", type=int, help="so many questions of each run")
     parser.add_argument("--export", action="store_true", help="write the replies of each run as JSON lines, no rows")
@@ -143,8 +180,9 @@ def main() -> None:
         restore(path, cache)
     large = open_model(options.model, options.model_name, MODEL, options.batch_tokens)
     small = open_model(options.small, None, SMALL, options.batch_tokens)
+    only = {name for each in options.only or () for name in GROUPS.get(each, (each,))}
     for run in RUNS:
-        if (options.only and run.name not in options.only) or run.name in options.skip:
+        if (only and run.name not in only) or run.name in options.skip:
             continue
         if run.small and options.model and not options.small:
             continue

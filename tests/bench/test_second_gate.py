@@ -7,8 +7,8 @@ import pytest
 
 from bench import second_gate
 from bench.doc_tables import load
+from bench.domains import PREREG
 from bench.evaluation import JUDGES, round_numbers, rows_of
-from bench.runs import PREREG
 from retcon.lab.fit_ladder import serving_plan, walk, whole_first
 from retcon.lab.outcomes import panel
 from retcon.route import SHIPPED, load_shipped
