@@ -24,7 +24,7 @@ from retcon.tokens import Counter, cut_marked, cut_sentences
 Order = Literal["rank", "cheapest"]
 Accounting = Literal["rendered", "text"]
 
-RENDERER = "2"  # changes with every change of how a text is written out: routers and records carry it
+RENDERER = "3"  # changes with every change of how a text is written out: routers and records carry it
 
 
 def render(note: Note) -> str:
