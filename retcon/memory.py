@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PATH = "retcon.db"
 DEFAULT_BUDGET = 256
+TOP_K = 20  # candidates
 TIMEOUT = 60.0  # seconds of one recall or ask for a model that the memory opens; another kind has its own
 Expiry = str | date | timedelta  # a datetime is a date
 Versions = Literal["all", "one"]  # of a note that is deleted
@@ -94,7 +95,7 @@ class Memory(Hints):
         embedder: str | Embed | Encode | None = None,
         embed_in_background: bool = False,
         reranker: str | Rerank | Score | None = None,
-        top_k: int = 20,
+        top_k: int | None = None,
         cap: int = 2048,
         model: str | Chat | None = None,
         model_name: str | None = None,
@@ -113,7 +114,8 @@ class Memory(Hints):
 
         `router` decides: a Router, its JSON file or the name of one that ships; by default one learned on LongMemEval
         where there is a model, else the evidence-fit rule. `counter` counts tokens: "estimate",
-        "alphanumeric", "bpe", or any callable. `top_k` and `cap` bound the candidates (notes, tokens). `now` and
+        "alphanumeric", "bpe", or any callable. `top_k` and `cap` bound the candidates (notes, tokens); by default
+        20 notes, and more where a budget has room for all of them. `now` and
         `new_id` are the only sources of time and chance.
 
         `embedder` turns text into vectors: a provider and its model ("openai:text-embedding-3-small",
@@ -153,7 +155,8 @@ class Memory(Hints):
         self._feature_embed = choose_feature_embed(self.router, self.embedder)
         named = embedder is not None and embedder != "hashing" and not isinstance(self.embedder, HashingEmbed)
         self.retriever = retrieve.check_retriever(retriever or ("hybrid" if named else "bm25"))
-        self.top_k = validate.whole("top_k", top_k)
+        self.top_k = TOP_K if top_k is None else validate.whole("top_k", top_k)
+        self._tops_up = top_k is None
         self.cap = validate.whole("cap", cap, most=10_000_000)
         self.stamp, self.now, self.new_id = stamp, now, new_id
         self.before_store = check_hook(before_store)
@@ -426,7 +429,7 @@ class Memory(Hints):
         return _Case(cluster, budget, count, self._features(cluster, budget, count))
 
     def _cluster(self, query: str, where: Where, budget: int, count: Counter, *, fill: bool, embed: Embed) -> Cluster:
-        more = count_hits(self.top_k, budget) - self.top_k
+        more = count_hits(self.top_k, budget) - self.top_k if self._tops_up else 0
         found = self._search(query, where, self.top_k, more=more, fill=True, embed=embed)
         evidence = weigh(found.match)
         hits = found.hits if fill else drop_filler(found.hits, evidence)

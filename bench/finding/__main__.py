@@ -182,8 +182,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = Path(folder) if older.unpack(Path(folder)) else None
         result = run(names, Plan(args.limit, args.vectors, code), args.jobs)
     result["seconds"] = round(time.perf_counter() - started)
-    print(*(f"{name}\n\n{make(result)}\n" for name, make in TABLES.items()), *result["left_out"], sep="\n")
     keep(result, args.out)
+    print(*(f"{name}\n\n{make(result)}\n" for name, make in TABLES.items()), *result["left_out"], sep="\n")
     return 0
 
 

