@@ -32,7 +32,20 @@ from typing import Any
 import pytest
 
 import retcon
-from retcon import answer, extract, features, language, operate, pack, retrieve, timeline, tokens, validate, words
+from retcon import (
+    answer,
+    extract,
+    features,
+    language,
+    operate,
+    pack,
+    reading,
+    retrieve,
+    timeline,
+    tokens,
+    validate,
+    words,
+)
 from retcon.candidates import gather
 from retcon.errors import InputError, MissingExtraError
 from retcon.fidelity import check
@@ -107,6 +120,7 @@ def stopped_at_the_limit() -> Iterator[None]:
 
 
 def seconds(call: Callable[[], object]) -> float:
+    reading.forget()
     gc.disable()  # what it has to go through is not this call's
     signal.setitimer(signal.ITIMER_PROF, LIMIT)
     try:
@@ -223,7 +237,7 @@ def test_pattern_is_linear(name: str) -> None:
 
 
 def test_the_walk_finds_patterns_wherever_they_stand() -> None:
-    for name in ("words._END", "tokens._WHOLE", "extract.KINDS.0.asked", "lab.judge._SPELLED.3.0", "tokens._UNIT"):
+    for name in ("words._END", "tokens._WHOLE", "worth.KINDS.0.asked", "lab.judge._SPELLED.3.0", "tokens._UNIT"):
         assert f"retcon.{name}" in PATTERNS
     assert len(PATTERNS) > 90
 
@@ -275,7 +289,7 @@ def test_patterns_are_constants() -> None:
     calls = [(name, *call) for name, tree in trees.items() for call in calls_of_re(tree)]
     assert [call for call in calls if call[2] not in ("compile", "escape")] == []
     # called at module level, with the cues of a table, with names of the module: `compiled` finds all of theirs
-    makers = {("extract.py", "_kind"), ("features.py", "cue_pattern"), ("tokens.py", "_compile")}
+    makers = {("worth.py", "_kind"), ("features.py", "cue_pattern"), ("tokens.py", "_compile")}
     assert {call[:2] for call in calls if call[1] and call[2] == "compile"} == makers
     assert set(_late()) == {"_RUN", "_UNIT", "_WHOLE"}
 
