@@ -15,13 +15,15 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from heapq import heappop, heappush
 
 from retcon import deadline
 from retcon.note import MARK, Cluster, Dropped, Hit, Packed, Source
 from retcon.pack import check, one_line, retain
+from retcon.reading import Spans, read
 from retcon.timeline import begins_like_a_head, day, says_day_itself, turns
-from retcon.tokens import LOOSE, Counter, spans
+from retcon.tokens import LOOSE, Counter
 from retcon.worth import KIND, Piece, Target, rank, read_lines, read_query, skip_repeats
 
 ROOM = 6  # tokens: a date must leave the best piece as many, and a sentence is not cut to fewer
@@ -54,7 +56,7 @@ def extract(cluster: Cluster, budget: int, *, count: Counter) -> Packed:
 # - how it is shown -
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Page:
     """How pieces are shown: a note a line, by time, with its date and its speaker.
 
@@ -69,9 +71,15 @@ class Page:
     turns: Sequence[int]  # position in time of each candidate
     once: bool  # a date may be left out
 
-    def head(self, hit: int, *, dated: bool = True) -> str:
-        """What stands before the words of a note: "2026-05-09 ann: "."""
-        return "".join(f"{part} " for part in (self.days[hit] if dated else "", self.names[hit]) if part)
+    @cached_property
+    def heads(self) -> list[str]:
+        """What stands before the words of each note: "2026-05-09 ann: "."""
+        return [f"{day} {name}" if day else name for day, name in zip(self.days, self.undated, strict=True)]
+
+    @cached_property
+    def undated(self) -> list[str]:
+        """The same without the date."""
+        return [f"{name} " if name else "" for name in self.names]
 
     def show(self, taken: Iterable[Piece]) -> str:
         """The pieces as text."""
@@ -88,9 +96,10 @@ class Page:
 
     def _head(self, piece: Piece, above: int | None) -> str:
         """The head of a line that begins with this piece, under a line of that note."""
-        told = above is not None and self._goes_on(piece, above)
+        if above is not None and self._goes_on(piece, above):
+            return self.undated[piece.hit]
         said = piece.begun and says_day_itself(piece.text, self.days[piece.hit], named=bool(self.names[piece.hit]))
-        return self.head(piece.hit, dated=not told and not said)
+        return self.undated[piece.hit] if said else self.heads[piece.hit]
 
     def _goes_on(self, piece: Piece, above: int) -> bool:
         """Whether the date of the line above holds for this line too, and is not needed to tell them apart."""
@@ -119,7 +128,7 @@ def _page(cluster: Cluster, pieces: Sequence[Piece], budget: int, count: Counter
         days, [f"{name}:" if name else "" for name in names], [note.session for note in notes], turns(cluster.hits),
         once=all(days) or not any(days),
     )  # fmt: skip
-    if pieces and not _has_room(page.head(pieces[0].hit), pieces[0].text, budget, count):
+    if pieces and not _has_room(page.heads[pieces[0].hit], pieces[0].text, budget, count):
         return replace(page, days=[""] * len(notes), names=[""] * len(notes))
     return page
 
@@ -149,11 +158,19 @@ class Purse:
         self.spent = 0  # the sum of all costs: the same for every budget that took these pieces
         self.hits: set[int] = set()
         self.settled = True
+        self.known: dict[Piece, Runs] = {}
+
+    def runs(self, piece: Piece, target: Target) -> Runs:
+        """The parts of the sentence, found once."""
+        if piece not in self.known:
+            self.known[piece] = Runs(piece, target)
+        return self.known[piece]
 
     def lead(self, hit: int) -> str:
         """What a piece of this note would bring in before its words."""
-        head = self.page.head(hit)
-        return f"{MARK} " if hit in self.hits else f"\n{head}" if self.taken else head
+        if hit in self.hits:
+            return f"{MARK} "
+        return f"\n{self.page.heads[hit]}" if self.taken else self.page.heads[hit]
 
     def cost(self, piece: Piece) -> int:
         """Tokens of the piece with what it would bring in."""
@@ -241,7 +258,7 @@ def _most(purse: Purse) -> int:
 def _need(piece: Piece, target: Target, purse: Purse) -> int:
     """Tokens of the smallest part of the piece, or of all of it where that is few."""
     cost = purse.cost(piece)
-    return cost if cost <= _most(purse) else min(cost, purse.cost(Runs(piece, target).take(0)))
+    return cost if cost <= _most(purse) else min(cost, purse.cost(purse.runs(piece, target).take(0)))
 
 
 # - parts of a sentence -
@@ -252,30 +269,31 @@ class Runs:
 
     def __init__(self, piece: Piece, target: Target) -> None:
         self.piece = piece
-        self.spans = spans(piece.text)
-        self.ends = _peel(_values(piece.text, self.spans, target))[::-1]
+        found = read(piece.text, target.language).spans
+        self.spans = found.places
+        self.ends = _peel(_values(piece.text, found, target))[::-1]
 
     def take(self, size: int) -> Piece:
         """The part of that size, counted from 0."""
         first, last = self.ends[size]
         text = self.piece.text[self.spans[first][0] : self.spans[last][1]]
         begun, ended = first == 0, last == len(self.spans) - 1
-        return replace(self.piece, text=text.strip(LOOSE), begun=begun, ended=ended)
+        return self.piece._replace(text=text.strip(LOOSE), begun=begun, ended=ended)
 
     def reserve(self, size: int) -> Piece:
         """The part with every mark that a smaller one has: what it pays, so that no larger one costs less."""
         first, last = self.ends[0]
-        return replace(self.take(size), begun=first == 0, ended=last == len(self.spans) - 1)
+        return self.take(size)._replace(begun=first == 0, ended=last == len(self.spans) - 1)
 
 
-def _values(text: str, places: Sequence[tuple[int, int]], target: Target) -> list[float]:
+def _values(text: str, found: Spans, target: Target) -> list[float]:
     """What each span of the sentence is worth: its words of the query; of the kinds that are asked for, the nearest."""
-    runs = [target.language.words(text[start:end]) for start, end in places]
-    starts = [start for start, _ in places]
-    values = [target.overlap(run) for run in runs]
-    held = {i for i, run in enumerate(runs) if any(not kind.words.isdisjoint(run) for kind in target.kinds)}
+    starts = [start for start, _ in found.places]
+    values = [target.overlap(run) for run in found.words]
+    held: set[int] = set()
     for kind in target.kinds:
-        held |= {bisect_right(starts, found.end() - 1) - 1 for found in kind.held.finditer(text)}
+        held |= {i for i, run in enumerate(found.words) if not kind.words.isdisjoint(run)}
+        held |= {bisect_right(starts, told.end() - 1) - 1 for told in kind.held.finditer(text)}
     near = [i for i, value in enumerate(values) if value > 0]
     if held:
         values[min(sorted(held), key=lambda i: _distance(i, near))] += KIND
@@ -311,7 +329,7 @@ def _peel(values: Sequence[float]) -> list[tuple[int, int]]:
 
 def _part(piece: Piece, target: Target, purse: Purse) -> Piece | None:
     """The largest part of the sentence that fits."""
-    runs = Runs(piece, target)
+    runs = purse.runs(piece, target)
     least = runs.reserve(0)
     room = purse.budget - purse.total(least) + purse.cost(least)  # one count tells what its head costs here
     size = _largest(len(runs.ends) - 1, lambda size: purse.cost(runs.reserve(size)) <= room)

@@ -113,10 +113,12 @@ def lift_hop(scores: NDArray[np.float64], gains: NDArray[np.float64], settings: 
 
 def lift_sessions(scores: NDArray[np.float64], sessions: Sequence[object], settings: Settings = SHIPPED) -> None:
     """Raise each note by the best of its session, in place; one without a session is a session of its own."""
+    each = scores.tolist()
     best: dict[object, float] = {}
-    for session, score in zip(sessions, scores.tolist(), strict=True):
-        best[session] = max(best.get(session, 0.0), score)
+    for session, score in zip(sessions, each, strict=True):
+        if score > best.get(session, 0.0):
+            best[session] = score
     around = [
-        score if session is None else best[session] for session, score in zip(sessions, scores.tolist(), strict=True)
+        score if session is None else best.get(session, 0.0) for session, score in zip(sessions, each, strict=True)
     ]
     scores += settings.session * np.asarray(around)

@@ -20,7 +20,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ from retcon.model import Embed
 from retcon.model.embed import embed_query
 from retcon.model.rerank import Rerank
 from retcon.note import Filter, Hit, Note, Span
-from retcon.passages import split
+from retcon.reading import Reading, read
 from retcon.reranker import DEPTH as RERANKED
 from retcon.reranker import Reranked, rerank_hits
 from retcon.store import Nearest, Postings, Snapshot, Store, TermStats
@@ -128,7 +129,8 @@ def find(
         if fill and len(ranked.slots) < top_k:
             ranked = _fill_up(ranked, snapshot.recent(top_k + len(ranked.slots), where.only), top_k)
         notes, places = snapshot.fetch(ranked.slots), snapshot.places(ranked.slots)
-        parts = [_passage(note, ranked.passages.get(slot, 0)) for note, slot in zip(notes, ranked.slots, strict=True)]
+        numbers = [ranked.passages.get(slot, 0) for slot in ranked.slots]
+        parts = [_passage(note, number, language) for note, number in zip(notes, numbers, strict=True)]
         heard = notes[: len(held)] if retriever == "bm25" else snapshot.fetch(by_words)
         searched = snapshot.notes if notes else 0
     if retriever == "bm25-plain":  # the paper's notes are whole
@@ -155,10 +157,16 @@ def _find_worded(
     return ranked.slots if retriever == "bm25" else bm25(snapshot, query, top_k, only).slots
 
 
-def _passage(note: Note, number: int) -> Span | None:
+def _passage(note: Note, number: int, language: Language) -> Span | None:
     """That passage of a long note; None where the note is short."""
-    spans = split(note.text)
+    spans = read(note.text, language).passages
     return spans[number] if len(spans) > 1 else None
+
+
+def _read_passage(note: Note, number: int, language: Language) -> Reading:
+    """What that passage of the note says."""
+    part = _passage(note, number, language)
+    return read(note.text if part is None else note.text[slice(*part)].strip(), language)
 
 
 # -- bm25 ------------------------------------------------------------------------------------------------------------
@@ -195,12 +203,15 @@ def score_passages(snapshot: Snapshot, weights: Mapping[str, float], found: Rank
     for column, key in enumerate(keys):
         if key in stats:
             each += scorer.gain(key, OWN * held.counts[:, column], OWN * held.lengths)
-    scores, chosen = np.asarray(found.scores), {}
-    for row in np.unique(held.rows).tolist():
-        of_note = each[held.rows == row]
-        chosen[found.slots[row]] = int(of_note.argmax())
-        scores[row] = max(of_note.max(), SLACK)  # what was found stays found
-    return replace(found, scores=scores.tolist(), passages=chosen)
+    gains: dict[int, list[float]] = {}  # row of a long note -> what each of its passages gets
+    for row, gain in zip(held.rows.tolist(), each.tolist(), strict=True):
+        gains.setdefault(row, []).append(gain)
+    scores, chosen = list(found.scores), {}
+    for row, of_note in gains.items():
+        most = max(of_note)
+        chosen[found.slots[row]] = of_note.index(most)
+        scores[row] = max(most, SLACK)  # what was found stays found
+    return replace(found, scores=scores, passages=chosen)
 
 
 def score_notes(snapshot: Snapshot, weights: Mapping[str, float], slots: NDArray[np.int64]) -> Ranked:
@@ -223,10 +234,10 @@ def reorder(
     """The top k of what was found, by what stands around a note too (`rerank`)."""
     slots, scores = np.asarray(found.slots, np.int64), np.asarray(found.scores)
     if len(slots) > 1:
-        facts = snapshot.facts(found.slots)
-        rerank.lift_speaker(scores, query, [fact.speaker for fact in facts], settings, snapshot.language)
+        speakers, sessions = snapshot.facts(found.slots)
+        rerank.lift_speaker(scores, query, speakers, settings, snapshot.language)
         rerank.lift_hop(scores, _hop_gains(snapshot, weights, slots, scores, found.passages), settings)
-        rerank.lift_sessions(scores, [fact.session for fact in facts], settings)
+        rerank.lift_sessions(scores, sessions, settings)
     return replace(_top(slots, scores, top_k), closest=found.closest, passages=found.passages)
 
 
@@ -240,12 +251,11 @@ def _hop_gains(
     """What the words that the best notes add to the query give each candidate."""
     first = np.argsort(-scores, kind="stable")[: rerank.HOP_NOTES]
     best = slots[first].tolist()
-    parts = [
-        (note.text, _passage(note, passages.get(slot, 0)))
+    language = snapshot.language
+    texts = [
+        _read_passage(note, passages.get(slot, 0), language).stems
         for slot, note in zip(best, snapshot.fetch(best), strict=True)
     ]
-    language = snapshot.language
-    texts = [language.stems(text if part is None else text[slice(*part)]) for text, part in parts]
     new = {term for terms in texts for term in terms if term not in weights and term not in language.common}
     keys = {term: term_key(term) for term in new}
     stats = snapshot.terms(list(keys.values()))
@@ -280,8 +290,8 @@ def best(snapshot: Snapshot, weights: Mapping[str, float], top_k: int, only: Fil
     allowed = None if only is None else snapshot.mask(only)
     # Rare terms first. The order depends on frequencies alone, so that a score is always the same sum.
     order = sorted(stats, key=lambda key: (stats[key].df, key))
-    ahead = np.concatenate((np.cumsum([scorer.bound(key) for key in order][::-1])[::-1], [0.0])).tolist()
-    left = np.cumsum([stats[key].df for key in reversed(order)])[::-1]  # entries from this term on
+    ahead = [*_sum_from_end([scorer.bound(key) for key in order]), 0.0]
+    left = _sum_from_end([stats[key].df for key in order])  # entries from this term on
     scores = np.zeros(snapshot.slots)
     threshold, at = 0.0, 0
     # A note that holds only what is ahead may still get in, or reading all of that is cheaper than to look up a few.
@@ -307,6 +317,11 @@ def best(snapshot: Snapshot, weights: Mapping[str, float], top_k: int, only: Fil
         others = others[scores[others] >= threshold - ahead[at] - SLACK]
     rest = _look_up(snapshot, scorer, scores, others, order[at:])
     return _top(np.concatenate((few, others)), np.concatenate((exact, rest)), top_k)
+
+
+def _sum_from_end(values: Sequence[float]) -> list[float]:
+    """Of each value, the sum of it and all after it."""
+    return list(accumulate(reversed(values)))[::-1]
 
 
 class _Scorer:
@@ -517,36 +532,40 @@ def mark_duplicates(hits: Sequence[Hit], language: Language = ENGLISH) -> tuple[
     said = [_read_hit(hit, language) for hit in hits]
     many = len(hits) > FEW or sum(each.size for each in said) > FEW_WORDS
     seen = _Distinct(said) if many else None
-    firsts: list[int] = []
+    firsts: dict[str | None, list[int]] = {}  # of each speaker
     out: list[Hit] = []
     for i, hit in enumerate(hits):
         deadline.check()
-        near = seen.near(i) if seen else firsts
         mine, twin = said[i], None
+        before = firsts.setdefault(mine.speaker, [])
         low, high = NEAR * mine.size, mine.size / NEAR
-        for j in near:
+        for j in seen.near(i) if seen else before:
             if low <= said[j].size <= high and _same(said[j], mine):
                 twin = j
                 break
         out.append(hit if twin is None else replace(hit, duplicate_of=hits[twin].id))
         if twin is None:
-            firsts.append(i)
+            before.append(i)
             if seen:
                 seen.add(i)
     return tuple(out)
 
 
-class _Content(NamedTuple):
-    speaker: str | None
-    bag: Counter[str]  # stems of the text
-    size: int
-    language: Language
+class _Content:
+    """What a note says. Most notes differ from all others at once: their words are counted only where that is asked."""
+
+    def __init__(self, speaker: str | None, said: Reading) -> None:
+        self.speaker, self.language = speaker, said.language
+        self.stems, self.distinct, self.size = said.stems, said.distinct, len(said.stems)
+
+    @cached_property
+    def bag(self) -> Counter[str]:
+        return Counter(self.stems)
 
 
 def _read_hit(hit: Hit, language: Language = ENGLISH) -> _Content:
     deadline.check()
-    bag = Counter(language.stems(hit.text))
-    return _Content(hit.note.speaker, bag, bag.total(), language)
+    return _Content(hit.note.speaker, read(hit.text, language))
 
 
 class _Distinct:
@@ -650,7 +669,7 @@ def _same(one: _Content, other: _Content) -> bool:
     size = one.size + other.size
     if min(one.size, other.size) < NEAR * max(one.size, other.size) or one.speaker != other.speaker or not size:
         return False
-    most = one.size - len(one.bag) + len(one.bag.keys() & other.bag.keys())  # no more can be shared; cheaper to tell
+    most = one.size - len(one.distinct) + len(one.distinct & other.distinct)  # no more can be shared; cheaper to tell
     if most < NEAR * (size - most):
         return False
     shared = (one.bag & other.bag).total()

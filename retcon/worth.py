@@ -18,16 +18,18 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter as Tally
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 from retcon import deadline
 from retcon.language import Language
 from retcon.note import MARK, Cluster, Hit
+from retcon.reading import Sentence, read, read_sentence
 from retcon.timeline import day, moment
-from retcon.words import sentences
 
 BASE = 0.4  # docs/extract.md has the neighbours of these values
 KIND = 0.4
@@ -75,24 +77,25 @@ _ASKED = ("?", "？")
 _NEGATIONS = frozenset(("not", "no", "t"))  # among the function words of English, and still telling
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A sentence: the position of its note, its own there, its text, its words with those of the speaker's name."""
+class Line(NamedTuple):
+    """A sentence: the position of its note, its own there, and its words; those of the speaker's name are its own."""
 
     hit: int
     place: int
-    text: str
-    words: Sequence[str]
-    stems: Sequence[str]  # of the words, one each
+    sentence: Sentence
+    voice: Sentence
+
+    @property
+    def text(self) -> str:
+        return self.sentence.text
 
     @property
     def asks(self) -> bool:
         """Whether it ends as a question."""
-        return self.text.endswith(_ASKED)
+        return self.sentence.text.endswith(_ASKED)
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """A verbatim part of a note: where it stands, what it is worth for the query, whether it shares a word with it."""
 
     hit: int
@@ -113,41 +116,55 @@ class Piece:
         return f"{'' if self.begun else _FRONT}{self.text}{'' if self.ended else MARK}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Target:
-    """What the query is after: its terms, by each word that stems to one, their shares of its weight, and kinds."""
+    """What the query is after among some sentences: its terms with their shares of its weight, and kinds."""
 
-    terms: Mapping[str, str]
     shares: Mapping[str, float]
+    held: Sequence[Set[str]]  # of the terms, by each sentence
+    lines: Sequence[Line]
     kinds: Sequence[Kind]
     language: Language
 
-    def worth(self, text: str, run: Sequence[str]) -> float:
-        """Overlap, plus KIND for a kind of thing that is asked for."""
-        return self.overlap(run) + KIND * self.answers(text, run)
+    @cached_property
+    def terms(self) -> Mapping[str, str]:
+        """The term that each word of the sentences stems to; words of no term are left out."""
+        telling = (line for line, held in zip(self.lines, self.held, strict=True) if held)
+        pairs = (part.stem_of.items() for line in telling for part in (line.sentence, line.voice))
+        return {word: stem for word, stem in chain.from_iterable(pairs) if stem in self.shares}
 
     def overlap(self, run: Sequence[str]) -> float:
         """Share of the query that these words hold."""
-        found = {self.terms[word] for word in run if word in self.terms}
-        return math.fsum(self.shares[term] for term in found)  # exact: the order of a set must not show
+        if self.terms.keys().isdisjoint(run):
+            return 0.0
+        return self.share({self.terms[word] for word in run if word in self.terms})
 
-    def answers(self, text: str, run: Sequence[str]) -> bool:
-        """Whether the text holds a kind of thing that is asked for."""
-        return any(not kind.words.isdisjoint(run) or kind.held.search(text) for kind in self.kinds)
+    def share(self, found: Iterable[str]) -> float:
+        """What these terms are of the query; exact, so that the order of a set does not show."""
+        return math.fsum([self.shares[term] for term in found])
+
+    def answers(self, line: Line) -> bool:
+        """Whether the sentence holds a kind of thing that is asked for."""
+        for kind in self.kinds:
+            if not kind.words.isdisjoint(line.sentence.stem_of) or not kind.words.isdisjoint(line.voice.stem_of):
+                return True
+            if kind.held.search(line.sentence.text):
+                return True
+        return False
 
 
 def read_lines(cluster: Cluster) -> list[Line]:
     """Every sentence of the notes that repeat no better one."""
-    read = cluster.language
-    found: list[tuple[int, int, str, list[str]]] = []
+    out: list[Line] = []
+    voices: dict[str, Sentence] = {}
     for i in skip_repeats(cluster.hits):
-        voice = read.words(cluster.hits[i].note.speaker or "")  # "Ann: I ran" says that Ann ran
-        for j, text in enumerate(sentences(cluster.hits[i].text)):
-            deadline.check()
-            found.append((i, j, text, voice + read.words(text)))
-    distinct = sorted(set().union(*(run for *_, run in found)))
-    stem = dict(zip(distinct, read.stem_words(distinct), strict=True))  # each word is stemmed once
-    return [Line(i, j, text, run, [stem[word] for word in run]) for i, j, text, run in found]
+        name = cluster.hits[i].note.speaker or ""
+        if name not in voices:  # "Ann: I ran" says that Ann ran
+            voices[name] = read_sentence(name, cluster.language)
+        deadline.check()
+        said = read(cluster.hits[i].text, cluster.language).sentences
+        out += [Line(i, j, sentence, voices[name]) for j, sentence in enumerate(said)]
+    return out
 
 
 def skip_repeats(hits: Sequence[Hit]) -> list[int]:
@@ -164,13 +181,13 @@ def skip_repeats(hits: Sequence[Hit]) -> list[int]:
 def read_query(query: str, lines: Sequence[Line], language: Language) -> Target:
     """What the query is after among these sentences; a term weighs its BM25 idf, with sentences as documents."""
     wanted = dict.fromkeys(language.query_terms(query))
-    terms = {word: stem for line in lines for word, stem in zip(line.words, line.stems, strict=True) if stem in wanted}
-    df = Tally(chain.from_iterable(wanted.keys() & set(line.stems) for line in lines))
+    held = [wanted.keys() & line.sentence.stems | wanted.keys() & line.voice.stems for line in lines]
+    df = Tally(chain.from_iterable(held))
     weight = {term: _weigh(term) * math.log(1 + (len(lines) - df[term] + 0.5) / (df[term] + 0.5)) for term in wanted}
     total = sum(weight.values()) or 1.0
     shares = {term: value / total for term, value in weight.items()}
     kinds = KINDS if language.is_english else ()
-    return Target(terms, shares, [kind for kind in kinds if kind.asked.search(query)], language)
+    return Target(shares, held, lines, [kind for kind in kinds if kind.asked.search(query)], language)
 
 
 def _weigh(term: str) -> float:
@@ -182,9 +199,8 @@ def rank(lines: Sequence[Line], target: Target, hits: Sequence[Hit]) -> list[Pie
     scores = _score(lines, target, hits)
     best_first = sorted(range(len(lines)), key=lambda i: -scores[i])
     return [
-        Piece(line.hit, line.place, line.text, scores[i], not target.terms.keys().isdisjoint(line.words))
+        Piece(lines[i].hit, lines[i].place, lines[i].text, scores[i], bool(target.held[i]))
         for i in _put_repeats_last(best_first, lines, hits, target.language.common - _NEGATIONS)
-        for line in (lines[i],)
     ]
 
 
@@ -193,13 +209,14 @@ def _score(lines: Sequence[Line], target: Target, hits: Sequence[Hit]) -> list[f
     prior = _priors(hits)
     scores: list[float] = []
     asked: dict[str, float] = {}  # id of a note -> what the best question in it would be worth as a statement
-    for line in lines:
+    for line, held in zip(lines, target.held, strict=True):
         deadline.check()
-        score = prior[line.hit] * (BASE + target.worth(line.text, line.words))
+        score = prior[line.hit] * (BASE + (target.share(held) + KIND * target.answers(line)))
         if line.asks:
             note = hits[line.hit].id
             asked[note] = max(asked.get(note, 0.0), score)
-        scores.append(score * ASKS if line.asks and len(line.text.split()) <= SHORT else score)
+            score = score * ASKS if len(line.text.split()) <= SHORT else score
+        scores.append(score)
     for i in _find_best(lines, scores):
         scores[i] += REPLY * asked.get(hits[lines[i].hit].note.follows or "", 0.0)
     return scores
@@ -222,25 +239,31 @@ def _put_repeats_last(
     Words of `empty` tell nothing, and a sentence without others ("Here it is.") says nothing beyond any.
     """
     days = [f"day {day(hit.note)}" for hit in hits]
-    holding: dict[str, set[int]] = {}  # word -> the sentences so far that hold it
+    holding: dict[str, int] = {}  # word -> the sentences so far that hold it, as bits
     fresh: list[int] = []
     repeats: list[int] = []
     for i in order:
         deadline.check()
-        told = {days[lines[i].hit], *lines[i].stems} - empty
-        if _have_in_common([holding.get(word, set()) for word in told]):
+        line = lines[i]
+        told = {days[line.hit], *line.sentence.stems, *line.voice.stems} - empty
+        if _hold_together(told, holding):
             repeats.append(i)
             continue
+        own = 1 << len(fresh)
         fresh.append(i)
         for word in told:
-            holding.setdefault(word, set()).add(i)
+            holding[word] = holding.get(word, 0) | own
     return fresh + repeats
 
 
-def _have_in_common(sets: list[set[int]]) -> bool:
-    """Whether something is in all of the sets."""
-    first, *others = sorted(sets, key=len)
-    return any(all(each in other for other in others) for each in first)
+def _hold_together(words: Iterable[str], holding: Mapping[str, int]) -> bool:
+    """Whether one of the sentences holds all of the words; most sentences have a word of their own."""
+    left = -1
+    for word in words:
+        left &= holding.get(word, 0)
+        if not left:
+            return False
+    return True
 
 
 def _priors(hits: Sequence[Hit]) -> list[float]:

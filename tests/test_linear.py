@@ -32,7 +32,20 @@ from typing import Any
 import pytest
 
 import retcon
-from retcon import answer, extract, features, language, operate, pack, retrieve, timeline, tokens, validate, words
+from retcon import (
+    answer,
+    extract,
+    features,
+    language,
+    operate,
+    pack,
+    reading,
+    retrieve,
+    timeline,
+    tokens,
+    validate,
+    words,
+)
 from retcon.candidates import gather
 from retcon.errors import InputError, MissingExtraError
 from retcon.fidelity import check
@@ -107,6 +120,7 @@ def stopped_at_the_limit() -> Iterator[None]:
 
 
 def seconds(call: Callable[[], object]) -> float:
+    reading.forget()
     gc.disable()  # what it has to go through is not this call's
     signal.setitimer(signal.ITIMER_PROF, LIMIT)
     try:

@@ -15,7 +15,7 @@ import Stemmer
 from conftest import counted_ids, fixed_clock, raw
 from numpy.typing import NDArray
 
-from retcon import Memory, Note, Scope, retrieve, sample, words
+from retcon import Memory, Note, Scope, reading, retrieve, sample, words
 from retcon.errors import ConflictError, InputError, RouterError
 from retcon.features import FEATURES, SPREAD, TYPES
 from retcon.model import HashingEmbed
@@ -83,6 +83,7 @@ def test_a_recall_splits_each_note_into_sentences_once(talk: Memory, monkeypatch
     monkeypatch.setattr(words, "sentence_ends", count)
     for query in QUERIES[:5]:
         asked.clear()
+        reading.forget()
         found = talk.recall(query, 256, action="extract")
         assert set(asked.values()) == {1}
         assert asked.keys() <= {hit.text for hit in found.cluster.hits}

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from retcon import deadline
 from retcon.note import Filter, Note, Scope
-from retcon.store import Fact, Forward, Nearest, Passages, Postings, TermStats, postings, seal, vectors
+from retcon.store import Facts, Forward, Nearest, Passages, Postings, TermStats, postings, seal, vectors
 from retcon.store.indexes import Indexes
 from retcon.store.matrices import Matrices
 from retcon.store.rows import NOTE, SLOT, check_of, conditions, facts, read_note
 
 FEW = 100  # values up to which a statement names each; for more one JSON list is quicker than to prepare it anew
+STEP = 20  # values by which statements differ, so that they are few and stay prepared
 _IN = "IN (SELECT value FROM json_each(?))"
 
 
@@ -138,15 +139,15 @@ class SqliteSnapshot:
                 found[self._start[scope] + slot] = seq
         return [found[slot] for slot in slots]
 
-    def facts(self, slots: Sequence[int]) -> list[Fact]:
+    def facts(self, slots: Sequence[int]) -> Facts:
         """Who said each note, and in which session."""
-        found: dict[int, Fact] = {}
+        found: dict[int, tuple[str | None, tuple[int, str] | None]] = {}
         for scope, local in self._by_scope(slots):
             start = self._start[scope]
             rows = self._rows_of("SELECT slot, speaker, session FROM note WHERE scope = ? AND slot", scope, local)
             for slot, speaker, session in rows:
-                found[start + slot] = Fact(speaker, None if session is None else (scope, session))
-        return [found[slot] for slot in slots]
+                found[start + slot] = speaker, None if session is None else (scope, session)
+        return Facts([found[slot][0] for slot in slots], [found[slot][1] for slot in slots])
 
     def texts(self) -> Iterator[tuple[int, Note]]:
         """Every current note with its slot, oldest first within a scope."""
@@ -231,7 +232,8 @@ class SqliteSnapshot:
         """The rows of a query that ends with the column which must have one of the values."""
         if len(values) > FEW:
             return self._connection.execute(f"{query} {_IN}", (scope, json.dumps(values)))
-        return self._connection.execute(f"{query} IN ({', '.join('?' * len(values))})", (scope, *values))
+        named = [*values, *[values[-1]] * (-len(values) % STEP)]  # the last again and again, which changes nothing
+        return self._connection.execute(f"{query} IN ({', '.join('?' * len(named))})", (scope, *named))
 
     def _by_scope(self, slots: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
         """The slots as (scope, slots within that scope)."""

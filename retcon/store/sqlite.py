@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from retcon import reading
 from retcon.errors import InputError, NotFoundError, StoreError
 from retcon.language import Language
 from retcon.note import Filter, Note, Scope
@@ -215,6 +216,7 @@ class SqliteStore:
         with self._connections.write() as connection, translate_damage(self.path):
             chosen = deleting.find_versions(connection, note_ids) if versions else note_ids
             notes, records = deleting.delete(connection, chosen)
+        reading.forget()
         return Deleted(notes, records, self.in_memory or not notes)
 
     def delete_all(self, scope: Scope) -> Deleted:
@@ -226,6 +228,7 @@ class SqliteStore:
             for scope_id in scopes:
                 gone = deleting.delete_scope(connection, scope_id)
                 notes, records = notes + gone[0], records + gone[1]
+        reading.forget()
         return Deleted(notes, records, self.in_memory or not notes)
 
     def count_unpurged(self, *, now: str | None = None) -> int:
@@ -257,6 +260,7 @@ class SqliteStore:
         if due:
             with self._connections.write() as connection, translate_damage(self.path):
                 deleting.delete(connection, deleting.find_expired(connection, now))
+            reading.forget()
 
     # -- the index ---------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,112 @@
+"""A text -> its stems, sentences and other parts, read once for all who ask.
+
+A recall reads the words of a note to tell repeats, to follow them to other notes and to choose sentences. Notes never
+change, and the same ones come back with the next query: so what was read is kept for a while, by text and language.
+At most `MOST` characters of text are kept, which takes about 13 MB; a text longer than `LONGEST` never is. The store
+forgets all of it when notes are deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from retcon import words
+from retcon.language import Language
+from retcon.note import Span
+from retcon.passages import split
+from retcon.tokens import spans
+
+MOST = 1 << 18  # characters in all: some 1,800 notes of a chat
+LONGEST = 4_000  # characters of one text
+
+
+class Sentence(NamedTuple):
+    """A sentence as it stands, with its words."""
+
+    text: str
+    stem_of: Mapping[str, str]  # word -> its stem
+    stems: frozenset[str]
+
+
+class Spans(NamedTuple):
+    """Parts of a text, as parallel lists: where each stands, and its words."""
+
+    places: list[Span]
+    words: list[list[str]]
+
+
+class Reading:
+    """What a text says, in one language. What not everybody needs is looked for when it is first asked for."""
+
+    __slots__ = ("_passages", "_sentences", "_spans", "distinct", "language", "stems", "text")
+
+    def __init__(self, text: str, language: Language) -> None:
+        self.text, self.language = text, language
+        self.stems = language.stems(text)  # in order
+        self.distinct = frozenset(self.stems)
+        self._passages: list[Span] | None = None
+        self._sentences: list[Sentence] | None = None
+        self._spans: Spans | None = None
+
+    @property
+    def passages(self) -> list[Span]:
+        """The passages of a long text; a short one is one."""
+        if self._passages is None:
+            self._passages = split(self.text)
+        return self._passages
+
+    @property
+    def sentences(self) -> list[Sentence]:
+        """The sentences, in order."""
+        if self._sentences is None:
+            self._sentences = [read_sentence(text, self.language) for text in words.sentences(self.text)]
+        return self._sentences
+
+    @property
+    def spans(self) -> Spans:
+        """The parts that a cut never divides, in order."""
+        if self._spans is None:
+            places = spans(self.text)
+            self._spans = Spans(places, [self.language.words(self.text[start:end]) for start, end in places])
+        return self._spans
+
+
+def read_sentence(text: str, language: Language) -> Sentence:
+    """The sentence with its words."""
+    found = language.words(text)
+    stems = language.stem_words(found)
+    return Sentence(text, dict(zip(found, stems, strict=True)), frozenset(stems))
+
+
+class Readings:
+    """What was read lately. Once it is full it begins anew."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self.most = most
+        self.kept: dict[tuple[str, str], Reading] = {}  # by language and text
+        self.characters = 0
+
+    def read(self, text: str, language: Language) -> Reading:
+        """The text as it reads in that language."""
+        key = (language.name, text)
+        found = self.kept.get(key)
+        if found is None:
+            found = Reading(text, language)
+            if len(text) <= min(LONGEST, self.most):
+                self._keep(key, found)
+        return found
+
+    def _keep(self, key: tuple[str, str], found: Reading) -> None:
+        if self.characters + len(found.text) > self.most:
+            self.forget()
+        self.kept[key] = found
+        self.characters += len(found.text)
+
+    def forget(self) -> None:
+        """Keep nothing of what was read so far."""
+        self.kept, self.characters = {}, 0
+
+
+LATELY = Readings()
+read, forget = LATELY.read, LATELY.forget
