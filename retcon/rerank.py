@@ -31,6 +31,7 @@ class Settings:
     role: float = 1.5  # times the score of what the user has said
     hop: float = 0.2  # share of the best score that the best notes' own words may give
     session: float = 0.5  # share of its session's best score that a note gains
+    meaning: float = 0.7  # what the closest note's cosine counts in hybrid, where the best words count 1
 
 
 SHIPPED = Settings()

@@ -43,7 +43,6 @@ from retcon.where import Where
 from retcon.words import COMMON_STEMS, OWN, stem_words, term_key
 
 K1, B = 1.2, 0.75
-MEANING = 0.7  # what the closest note's cosine counts in hybrid, where the best words count 1
 DEPTH = 100  # candidates that are ordered anew
 FEW = 50  # hits up to which each is simply compared with all before it
 FEW_WORDS = 4_000  # of all hits together, up to which the same holds
@@ -467,13 +466,18 @@ def hybrid(
     others = np.setdiff1d(worded.slots, near.slots)
     by_words = (worded, score_notes(snapshot, weights, also))
     by_meaning = (near, snapshot.cosines(asking.by.name, asking.vector, others.tolist()))
-    joined = join(by_words, by_meaning, asking.by.floor)
+    joined = join(by_words, by_meaning, asking.by.floor, settings.meaning)
     found = reorder(snapshot, query, weights, joined, top_k, settings)
     return replace(found, closest=max(near.scores.tolist(), default=0.0), worded=worded.slots[:top_k])
 
 
-def join(by_words: Sequence[Ranked], by_meaning: Sequence[Nearest], floor: float = 0.0) -> Ranked:
-    """lexical / best lexical + MEANING * cosine / best cosine, of every note that is in one of them.
+def join(
+    by_words: Sequence[Ranked],
+    by_meaning: Sequence[Nearest],
+    floor: float = 0.0,
+    weight: float = rerank.SHIPPED.meaning,
+) -> Ranked:
+    """lexical / best lexical + weight * cosine / best cosine, of every note that is in one of them.
 
     A cosine counts from the floor on: with some embedders texts that have nothing in common are at .4, or at .7.
     """
@@ -488,7 +492,7 @@ def join(by_words: Sequence[Ranked], by_meaning: Sequence[Nearest], floor: float
     passages: dict[int, int] = {}
     slots = sorted(lexical.keys() | cosine.keys())
     words = {slot: lexical.get(slot, 0.0) / most for slot in slots}
-    means = {slot: MEANING * cosine.get(slot, 0.0) / closest for slot in slots}
+    means = {slot: weight * cosine.get(slot, 0.0) / closest for slot in slots}
     chosen = {slot: part for found in by_words for slot, part in found.passages.items()}
     for slot in slots:  # shown is the passage that says more
         passages[slot] = chosen.get(slot, 0) if words[slot] >= means[slot] else int(parts.get(slot, 0))

@@ -332,11 +332,12 @@ _KEYED = (  # a bank account, a postcode
 )
 _TITLE = rf"(?:(?:[{CAPITALS}]\.){{1,5}}|(?:Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr)\.)"
 _NAME = rf"(?!I\b|{_MONTH}\.?{_GAP}[0-9]|{_BEFORE}{_GAP}?[0-9]|{_KEYED})(?:{_TITLE}|[{CAPITALS}][\w'’\u0300-\u036f-]*+)"
+_NEXT_NAME = rf"{_GAP}(?!(?<!\.\s)(?:Dr|Mr|Mrs|Ms|Prof)\.){_NAME}"  # a courtesy title begins another name
 _LINK = (
     rf"(?:{_GAP}(?:of|the|&|del?|la|le|las|los|van|von|de[rn]|te[rn]|zu|da|das|dos|di|du|bin|ibn|ben|al|el|y)(?!\w))"
 )
 _WHOLE = (
-    rf"(?<!\w)(?:(?=[{CAPITALS}])(?<!['’-]){_NAME}(?:{_LINK}{{0,2}}{_GAP}{_NAME}){{1,5}}|(?=[hHfFw]){_URL}"
+    rf"(?<!\w)(?:(?=[{CAPITALS}])(?<!['’-]){_NAME}(?:{_LINK}{{0,2}}{_NEXT_NAME}){{1,5}}|(?=[hHfFw]){_URL}"
     rf"|(?![e-ik-lp-rt-z])(?:{_DATE})|(?![a-z])(?:{_HAN_DATE}|{_KEYED}|{_NUMBER})|{_FIGURES})|{QUOTE.pattern}|{_HAN_DATE}"
 )
 LOOSE = ",;:(-–— "  # signs that never stand beside a mark

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from retcon import Memory, Scope
 from retcon.embedding import texts_of
 from retcon.note import Filter
-from retcon.retrieve import MEANING, Ranked, join
+from retcon.rerank import SHIPPED
+from retcon.retrieve import Ranked, join
 from retcon.store import Nearest
 from retcon.store.matrices import Matrices
 
@@ -160,7 +161,7 @@ def test_the_join_adds_what_each_side_gives_divided_by_its_best() -> None:
     by_words = (Ranked([1, 2], [8.0, 4.0], passages={2: 5}), Ranked([3], [0.0]))
     joined = join(by_words, (near(n3=0.6, n2=0.3), near(n1=-0.1)))
     scores = dict(zip(joined.slots, joined.scores, strict=True))
-    assert scores == pytest.approx({1: 1.0, 2: 0.5 + MEANING * 0.5, 3: MEANING})
+    assert scores == pytest.approx({1: 1.0, 2: 0.5 + SHIPPED.meaning * 0.5, 3: SHIPPED.meaning})
     assert joined.slots == [1, 2, 3]
     assert joined.passages == {1: 0, 2: 5, 3: 2}  # of the side that says more
 
@@ -168,12 +169,12 @@ def test_the_join_adds_what_each_side_gives_divided_by_its_best() -> None:
 def test_the_join_stands_with_one_side_alone_or_none() -> None:
     assert join((Ranked([], []),), (near(),)).slots == []
     assert join((Ranked([4], [2.0]),), (near(),)).scores == [1.0]
-    assert join((Ranked([], []),), (near(n4=0.2),)).scores == [MEANING]
+    assert join((Ranked([], []),), (near(n4=0.2),)).scores == [SHIPPED.meaning]
 
 
 def test_a_cosine_counts_from_where_unrelated_texts_are() -> None:
     joined = join((Ranked([1], [1.0]),), (near(n1=0.5, n2=0.75, n3=0.4),), floor=0.5)
-    assert dict(zip(joined.slots, joined.scores, strict=True)) == pytest.approx({1: 1.0, 2: MEANING, 3: 0.0})
+    assert dict(zip(joined.slots, joined.scores, strict=True)) == pytest.approx({1: 1.0, 2: SHIPPED.meaning, 3: 0.0})
 
 
 @pytest.mark.parametrize("base", [0.0, 2.0])

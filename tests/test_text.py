@@ -52,7 +52,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
     size = draw(st.integers(0, 6))
     notes = [
         Note(
-            f"n{i}", draw(TEXT), draw(SPEAKER), timestamp=draw(STAMP), live=draw(st.booleans()),
+            f"n{i}", draw(TEXT.filter(str.strip)), draw(SPEAKER), timestamp=draw(STAMP), live=draw(st.booleans()),
             created_at=STORED.format(draw(st.integers(1, 3))),
             follows=draw(st.sampled_from([None, None, *(f"n{j}" for j in range(size) if j != i)])),
         )

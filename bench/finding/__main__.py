@@ -29,7 +29,7 @@ from rich.progress import track
 from bench import RESULTS, keep, out_parser
 from bench.budgets import BUDGETS, domains
 from bench.finding import compare, older
-from bench.finding.finders import can_join, list_settings, make_finder, measure_settings, open_vectors
+from bench.finding.finders import list_settings, make_finder, measure_settings, open_vectors
 from bench.finding.nested import NEVER_CHOOSES, choose
 from bench.finding.page import TABLES
 from bench.finding.rivals import embedded_text
@@ -91,7 +91,7 @@ def run(names: Sequence[str], plan: Plan, jobs: int) -> dict[str, Any]:
         left_out.append(f"all rows of MiniLM: {missing}")
     else:
         have += WITH_VECTORS
-        kinds += [compare.JOINED] if can_join() else []
+        kinds.append(compare.JOINED)
     tasks = [Task(plan, domain, name) for domain in names for name in have]
     tasks += [Task(plan, domain, kind, settings=True) for domain in names for kind in kinds]
     done = dict(zip(tasks, _spread(tasks, jobs), strict=True))

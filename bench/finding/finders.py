@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,12 @@ from bench.finding.rivals import Rival, join_ranks, search_bm25s, search_minilm,
 from bench.finding.scoring import Columns, Finder, count_found, group
 from bench.finding.vectors import Vectors
 from retcon import retrieve
+from retcon.embedding import identify
 from retcon.lab.data.question import BenchmarkQuestion
 from retcon.lab.protocols import chain_turns
 from retcon.note import Filter, Note, Scope
 from retcon.store import Snapshot
 
-JOINING: Any = retrieve
 Rank = Callable[[Snapshot, str, Setting], Sequence[int]]  # slots, best first
 
 
@@ -65,7 +64,7 @@ SEARCHES: Mapping[str, Callable[[Sequence[Note], Path], Any]] = {
 
 def list_settings(kind: str) -> list[Setting]:
     """The grid of ours alone, or with MiniLM."""
-    return lexical_grid() if kind == compare.OURS else joined_grid(JOINING.MEANING)
+    return lexical_grid() if kind == compare.OURS else joined_grid()
 
 
 def measure_settings(questions: Sequence[BenchmarkQuestion], kind: str, vectors: Path) -> list[Columns]:
@@ -104,22 +103,12 @@ def _rank_lexical(snapshot: Snapshot, query: str, setting: Setting) -> Sequence[
     return retrieve.bm25(snapshot, query, DEPTH, Filter(), settings=setting.steps).slots
 
 
-def can_join() -> bool:
-    """Whether the cosine has a weight that can be set."""
-    return hasattr(JOINING, "MEANING")
-
-
 def _make_joined(ours: Ours, embed: Vectors) -> Rank:
-    """What ranks by words and meaning; the weight of the cosine is a number of the module, set for each call."""
-    name = import_module("retcon.embedding").identify(ours.memory.store, embed)
+    """What ranks by words and meaning."""
+    known = identify(ours.memory.store, embed)
 
     def rank(snapshot: Snapshot, query: str, setting: Setting) -> Sequence[int]:
-        asking, shipped = JOINING.Asking(name, embed([query])[0]), JOINING.MEANING
-        JOINING.MEANING = setting.meaning
-        try:
-            slots: Sequence[int] = JOINING.hybrid(snapshot, query, DEPTH, Filter(), asking, setting.steps).slots
-        finally:
-            JOINING.MEANING = shipped
-        return slots
+        asking = retrieve.Asking(known, embed([query])[0])
+        return retrieve.hybrid(snapshot, query, DEPTH, Filter(), asking, setting.steps).slots
 
     return rank

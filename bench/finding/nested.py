@@ -33,7 +33,6 @@ class Setting:
 
     name: str
     steps: Settings
-    meaning: float | None = None  # None: no embedder
 
     def count_steps(self) -> int:
         """How many steps are on."""
@@ -49,14 +48,14 @@ def lexical_grid() -> list[Setting]:
     return grid + [Setting(f"{step} alone", replace(none, **{step: getattr(SHIPPED, step)})) for step in OFF]
 
 
-def joined_grid(shipped: float) -> list[Setting]:
+def joined_grid() -> list[Setting]:
     """With an embedder: other weights of the cosine; a step off; all off, with every weight."""
     none = Settings(**OFF)
-    others = [weight for weight in MEANINGS if weight != shipped]
-    grid = [Setting("shipped", SHIPPED, shipped), Setting("all off", none, shipped)]
-    grid += [Setting(f"no {step}", replace(SHIPPED, **{step: OFF[step]}), shipped) for step in ("hop", "session")]
-    grid += [Setting(f"meaning {weight:g}", SHIPPED, weight) for weight in others]
-    return grid + [Setting(f"all off, meaning {weight:g}", none, weight) for weight in others]
+    others = [weight for weight in MEANINGS if weight != SHIPPED.meaning]
+    grid = [Setting("shipped", SHIPPED), Setting("all off", none)]
+    grid += [Setting(f"no {step}", replace(SHIPPED, **{step: OFF[step]})) for step in ("hop", "session")]
+    grid += [Setting(f"meaning {weight:g}", replace(SHIPPED, meaning=weight)) for weight in others]
+    return grid + [Setting(f"all off, meaning {weight:g}", replace(none, meaning=weight)) for weight in others]
 
 
 @dataclass(frozen=True, slots=True)
