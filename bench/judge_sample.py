@@ -1,7 +1,9 @@
 """Replies for readers to label: drawn by stratum with their weights, as blind sheets in two orders.
 
-    python -m bench.judge_sample --replies FOLDER --out FOLDER           sheets of questions, answers, replies; and the key
-    python -m bench.judge_sample --join FOLDER --keep bench/results/reply-labels.json
+    python -m bench.judge_sample --replies FOLDER --out FOLDER
+
+FOLDER of replies holds the answers that the labelling runs wrote (NAME-waveN.answers.jsonl.gz); the other gets a sheet
+for each reader and the key. `bench.judge_labels` joins what they write.
 
 The population is every reply of waves 1 to 3 of seven domains. A stratum is a domain, whether the question has an
 answer, whether the reply abstains, both judges' verdicts, and whether the text was copied (retain, extract) or written
@@ -114,7 +116,7 @@ def population() -> list[Row]:
     """The rows of the waves and domains: ids, kind, verdicts."""
     names = (
         "question_id", "budget", "action", "kind", "raw_type", "twin", "conversation",
-        "abstained", "judge_llm", "judge_strict",
+        "abstained", "judge_llm", "judge_strict", "judge_overlap", "judge_f1",
     )  # fmt: skip
     return [
         {name: row[name] for name in names} | {"domain": domain}
@@ -161,8 +163,8 @@ def read_lines(path: Path) -> list[Row]:
 def main() -> None:
     """Draw and write the sheets."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--replies", type=Path, help="where the answers of the labelling runs are")
-    parser.add_argument("--out", type=Path, help="where sheets and key go; outside of the project")
+    parser.add_argument("--replies", type=Path, required=True, help="where the answers of the labelling runs are")
+    parser.add_argument("--out", type=Path, required=True, help="where sheets and key go; outside of the project")
     options = parser.parse_args()
     rows = {(row["question_id"], row["budget"], row["action"]): row for row in population()}
     drawn = name_texts(draw(list(read_replies(options.replies, rows))))
