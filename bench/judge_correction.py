@@ -11,8 +11,9 @@ share is weighted by how the labels were drawn, and pulled towards that of all d
 so. An abstention needs no judge: wrong where the question has an answer, right where it has none. Right, wrong and
 utility are linear in those shares.
 
-**The interval** is a percentile bootstrap of two samples at once: questions, each with its twin, within their domain,
-and labels within their strata (`judge_labels.draw_weights`). A difference between two policies uses the same draws.
+**The interval** leaves 2.5 % of draws on either side. A draw takes questions anew, each with its twin, within their
+domain, and each share from the beta distribution that the labels leave for it. A difference between two policies uses
+the same draws.
 
 **The check.** The estimator takes it that a verdict is worth as much among a policy's replies as among all replies, and
 a policy that picks its replies may break that. `checked=True` adds the prediction-powered term: the weighted mean of
@@ -30,7 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.evaluation import Array
-from bench.judge_labels import RIGHT, SEED, Labels, Mask, draw_weights
+from bench.judge_labels import RIGHT, Labels, Mask, draw_weights
+from bench.judge_sample import SEED
 from retcon.errors import InputError
 from retcon.lab.stats import Estimate
 
@@ -93,21 +95,57 @@ def classes(verdicts: Mapping[str, Mask], answerable: Mask, judges: tuple[str, .
     return out
 
 
-def shares(labels: Labels, domains: list[str], weights: Array, judges: tuple[str, ...] = JUDGES) -> Array:
-    """[draw, domain, class]: share of right replies, pulled towards all domains; 0 in a class that nobody labelled."""
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Right replies by domain and class, [1 + draw, domain, class]; the first is the estimate."""
+
+    by_label: Array  # labels drawn anew: for the check, which uses the same labels
+    by_belief: Array  # drawn from the beta distribution of each share: for intervals
+
+
+def shares(labels: Labels, domains: list[str], weights: Array, judges: tuple[str, ...], seed: int) -> Shares:
+    """What each class is worth in each domain, pulled towards all domains; 0 in a class that nobody labelled.
+
+    Where all labels of a class agree, drawing them anew never says otherwise. So a share is drawn from the beta
+    distribution that has it as its mean and the labels and PULL as its strength.
+    """
     size = 2 ** (1 + len(judges))
-    answered = ~labels.abstained
-    kind = classes(labels.verdicts, labels.answerable, judges)
-    one = ((kind[:, None] == np.arange(size)) & answered[:, None]).astype(np.float64)
-    truth, often = labels.truth, weights / labels.weight  # how often a label was drawn
-    good, whole, count = (
-        np.stack([(values * (labels.domain == name)) @ one for name in domains], axis=1)
-        for values in (weights * truth, weights, often)
-    )
-    own = np.divide(good, whole, out=np.zeros_like(good), where=whole > 0)
+    kind = np.where(labels.abstained, size, classes(labels.verdicts, labels.answerable, judges))
+    one = (kind[:, None] == np.arange(size)).astype(np.float64)
+    pooled = _pool(labels, one, weights)
+    own, count = np.zeros((2, len(weights), len(domains), size))
+    for at, name in enumerate(domains):
+        here = weights * (labels.domain == name)
+        own[:, at] = _ratio((here * labels.truth) @ one, here @ one)
+        count[:, at] = _ratio((here @ one) ** 2, here**2 @ one)  # Kish's effective number of labels
+    good, bad = (count * part + PULL * mean[:, None] for part, mean in ((own, pooled), (1 - own, 1 - pooled)))
+    good, bad = good * (pooled > 0)[:, None], np.where((pooled > 0)[:, None], bad, 1.0)
+    by_label = good / (good + bad)
+    mean, strength = by_label[:1], (good + bad)[:1]
+    spare = PULL * (pooled[:, None] - pooled[:1, None])  # what the draws say of all domains moves the mean
+    centre = np.clip(mean + spare / strength, 0, 1)
+    believed = _draw_beta(centre * strength, (1 - centre) * strength, seed)
+    believed[0] = mean[0]
+    return Shares(by_label, believed)
+
+
+def _pool(labels: Labels, one: Array, weights: Array) -> Array:
+    """[draw, class]: share of right replies in all domains; never quite 0 or 1 where the question has an answer."""
     said = weights @ one
-    pooled = np.divide((weights * truth) @ one, said, out=np.zeros_like(said), where=said > 0)
-    return np.asarray((count * own + PULL * pooled[:, None, :]) / (count + PULL))
+    found = _ratio((weights * labels.truth) @ one, said)
+    count, answerable = one.sum(axis=0), np.arange(one.shape[1]) >= one.shape[1] // 2
+    return np.asarray(np.where(answerable & (count > 0), (count * found + 0.5) / (count + 1), found))
+
+
+def _ratio(part: Array, whole: Array) -> Array:
+    return np.divide(part, whole, out=np.zeros_like(whole), where=whole > 0)
+
+
+def _draw_beta(good: Array, bad: Array, seed: int) -> Array:
+    rng = np.random.default_rng(seed)
+    sure = (good <= 0) | (bad <= 0)
+    drawn = rng.beta(np.where(sure, 1.0, good), np.where(sure, 1.0, bad))
+    return np.asarray(np.where(sure, (good > 0).astype(np.float64), drawn))
 
 
 # -- a policy's figure -------------------------------------------------------------------------------------------------
@@ -121,9 +159,10 @@ class _Draws:
     groups: NDArray[np.str_]  # all groups, "domain/group"
     counts: Array  # [1 + draw, group]
     weights: Array  # [1 + draw, label]
+    shares: Shares
 
 
-def _draw(cells: Cells, labels: Labels, draws: int, seed: int) -> _Draws:
+def _draw(cells: Cells, labels: Labels, judges: tuple[str, ...], draws: int, seed: int) -> _Draws:
     domains = sorted(set(cells.domain.tolist()))
     groups = np.unique(_names(cells))
     counts = np.ones((1 + draws, len(groups)))
@@ -131,7 +170,8 @@ def _draw(cells: Cells, labels: Labels, draws: int, seed: int) -> _Draws:
     for name in domains:
         (at,) = np.nonzero(np.char.startswith(groups, f"{name}/"))
         counts[1:, at] = rng.multinomial(len(at), np.full(len(at), 1 / len(at)), draws)
-    return _Draws(domains, groups, counts, np.vstack([labels.weight, draw_weights(labels, draws, seed + 1)]))
+    weights = np.vstack([labels.weight, draw_weights(labels, draws, seed + 1)])
+    return _Draws(domains, groups, counts, weights, shares(labels, domains, weights, judges, seed + 2))
 
 
 def _names(cells: Cells) -> NDArray[np.str_]:
@@ -143,7 +183,7 @@ def _figures(
     checked: bool,
 ) -> Array:  # fmt: skip
     """[draw]: mean over domains of what the policy's endings are worth."""
-    share = shares(labels, drawn.domains, drawn.weights, judges)
+    share = drawn.shares.by_label if checked else drawn.shares.by_belief
     size = share.shape[2]
     values = (1 + worth.wrong_cost) * share - worth.wrong_cost
     kind = np.where(cells.abstained, size + cells.answerable, classes(cells.verdicts, cells.answerable, judges))
@@ -168,9 +208,8 @@ def _mean(gained: Array, totals: Array, answerable: Mask, unanswerable: float | 
     if unanswerable is None:
         return np.asarray(gained.sum(axis=1) / totals.sum(axis=1))
     sides = [(1 - unanswerable, answerable), (unanswerable, ~answerable)]
-    return np.sum(
-        [part * gained[:, side].sum(axis=1) / totals[:, side].sum(axis=1) for part, side in sides if part > 0], axis=0
-    )
+    means = [part * gained[:, side].sum(axis=1) / totals[:, side].sum(axis=1) for part, side in sides if part > 0]
+    return np.asarray(sum(means))
 
 
 def _miss(
@@ -218,7 +257,7 @@ def corrected(
         raise InputError("two policies are compared on the same questions")
     _check_share(policy, unanswerable)
     worth = worth or Worth()
-    drawn = _draw(policy, labels, draws, seed)
+    drawn = _draw(policy, labels, judges, draws, seed)
     found = _figures(policy, labels, drawn, worth, unanswerable, judges, checked)
     if against is not None:
         found = found - _figures(against, labels, drawn, worth, unanswerable, judges, checked)
