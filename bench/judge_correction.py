@@ -19,20 +19,23 @@ the same draws.
 a policy that picks its replies may break that. `checked=True` adds the prediction-powered term: the weighted mean of
 (label - share) over the labelled replies that the policy itself gave. That makes it right by design whatever the shares
 are (a difference estimator, AIPW), and its interval far wider, since a policy gave only a part of the labelled replies.
+
+    python -m bench.judge_correction        fixed actions on the learning domains -> bench/results/judge_correction.json
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.evaluation import Array
-from bench.judge_labels import RIGHT, Labels, Mask, draw_weights
-from bench.judge_sample import SEED
+from bench import RESULTS, keep, out_parser
+from bench.evaluation import Array, round_numbers, rows_of
+from bench.judge_labels import RIGHT, Labels, Mask, draw_weights, read_labels
+from bench.judge_sample import SEED, WAVES
 from retcon.errors import InputError
 from retcon.lab.stats import Estimate
 
@@ -263,3 +266,59 @@ def corrected(
         found = found - _figures(against, labels, drawn, worth, unanswerable, judges, checked)
     low, high = np.percentile(found[1:], [2.5, 97.5])
     return Estimate(float(found[0]), float(low), float(high), len(drawn.groups))
+
+
+# -- fixed actions -----------------------------------------------------------------------------------------------------
+
+LEARNING = ("longmemeval", "lifebench", "factcon", "friendsqa", "timeqa")
+UTILITY = Worth(wrong_cost=0.5)
+
+
+def judged(cells: Cells, judge: str, worth: Worth, unanswerable: float) -> float:
+    """The policy's mean worth as a judge has it, domains weighing the same."""
+    right = cells.verdicts[judge] & ~cells.abstained
+    gained = np.where(cells.abstained, worth.abstention * ~cells.answerable, right - worth.wrong_cost * ~right)
+    sides = ((1 - unanswerable, cells.answerable), (unanswerable, ~cells.answerable))
+    names = sorted(set(cells.domain.tolist()))
+    return float(np.mean([sum(p * gained[(cells.domain == d) & side].mean() for p, side in sides) for d in names]))
+
+
+def fixed_actions(labels: Labels, draws: int = DRAWS) -> dict[str, Any]:
+    """Every action alone on the learning domains: as each judge has it, corrected in four ways, and less abstract."""
+    rows = [row for domain in LEARNING for wave in WAVES for row in _rows(domain, wave)]
+    actions = sorted({row["action"] for row in rows}, key=("retain", "extract", "merge", "abstract", "hybrid").index)
+    ends = {name: Cells.of([row for row in rows if row["action"] == name]) for name in actions}
+    found: dict[str, Any] = {}
+    for title, worth, part in (("right", Worth(), 0.0), ("utility", UTILITY, 0.2)):
+        ways: dict[str, dict[str, Any]] = {
+            "corrected": {}, "from llm alone": {"judges": ("llm",)}, "from strict alone": {"judges": ("strict",)},
+            "checked": {"checked": True},
+        }  # fmt: skip
+        found[title] = {
+            name: {
+                **{judge: judged(cells, judge, worth, part) for judge in JUDGES},
+                **{
+                    way: asdict(corrected(cells, labels, worth=worth, unanswerable=part, draws=draws, **more))
+                    for way, more in ways.items()
+                },
+                "less abstract": asdict(
+                    corrected(cells, labels, against=ends["abstract"], worth=worth, unanswerable=part, draws=draws)
+                ),
+            }
+            for name, cells in ends.items()
+        }
+    out: dict[str, Any] = round_numbers(found)
+    return out
+
+
+def _rows(domain: str, wave: int) -> Iterable[dict[str, Any]]:
+    return (row | {"domain": domain} for row in rows_of(f"{domain}-wave{wave}").rows())
+
+
+def main() -> None:
+    """Compute, keep."""
+    keep(fixed_actions(read_labels()), out_parser(__doc__, RESULTS / "judge_correction.json").parse_args().out)
+
+
+if __name__ == "__main__":
+    main()
