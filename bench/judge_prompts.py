@@ -12,6 +12,8 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -108,6 +110,20 @@ def submissions(folder: Path) -> dict[str, Submission]:
     }  # fmt: skip
 
 
+def some_of(rows: Sequence[Mapping[str, Any]], half: str, part: float) -> set[str]:
+    """Ids of this part of a half, taken evenly from the strata: a slow model cannot be asked about all."""
+    held: dict[Any, list[str]] = defaultdict(list)
+    for row in rows:
+        if half_of(row["twin"]) == half and row["id"] not in held[key := _stratum(row)]:
+            held[key].append(row["id"])
+    order = {row["id"]: hashlib.sha256(row["id"].encode()).digest() for row in rows}
+    return {each for ids in held.values() for each in sorted(ids, key=order.__getitem__)[: math.ceil(part * len(ids))]}
+
+
+def _stratum(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["domain"], row["kind"] == "answerable", row["abstained"], row["judges"]["llm"], row["judges"]["strict"]
+
+
 def ask_all(asker: Asker, name: str, given: Mapping[str, Submission]) -> dict[str, dict[str, float | None]]:
     """Id -> verdict and how sure the model was; None where it said neither yes nor no."""
     asks = {key: PROMPTS[name](each) for key, each in sorted(given.items(), key=lambda item: item[1].kind)}
@@ -145,20 +161,22 @@ def _gain(labels: Labels, verdicts: Mapping[str, Mask], weights: Array) -> dict[
 
 
 def run(rows: Sequence[Mapping[str, Any]], verdicts: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]:
-    """Every prompt on both halves, as far as it was asked there."""
+    """Every prompt on both halves, as far as it was asked there; the kept verdicts on the same replies."""
     labels = as_labels(rows)
     half = np.array([half_of(row["twin"]) for row in rows])
-    shared = set.intersection(*[set(each) for each in verdicts.values()])
     found: dict[str, Any] = {"verdicts": verdicts, "halves": {}}
     for part in (CHOOSES, SCORES):
-        found["halves"][part] = {}
-        for name, said in {KEPT: None, **verdicts}.items():
-            asked = shared if said is None else set(said)
-            among = np.array([text in asked for text in labels.text.tolist()]) & (half == part)
-            yes = labels.verdicts["llm"] if said is None else _verdicts(labels, said)
-            if among.any():
-                found["halves"][part][name] = score(labels, yes, among)
+        asked = {name: _asked(labels, said) & (half == part) for name, said in verdicts.items()}
+        scored = {name: _verdicts(labels, said) for name, said in verdicts.items() if asked[name].any()}
+        if scored:
+            same = np.any([asked[name] for name in scored], axis=0)
+            kept = {KEPT: score(labels, labels.verdicts["llm"], same)}
+            found["halves"][part] = kept | {name: score(labels, yes, asked[name]) for name, yes in scored.items()}
     return found
+
+
+def _asked(labels: Labels, said: Mapping[str, Any]) -> Mask:
+    return np.array([text in said for text in labels.text.tolist()])
 
 
 def _verdicts(labels: Labels, said: Mapping[str, Mapping[str, Any]]) -> Mask:
@@ -172,18 +190,19 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="the judge: an endpoint or a .gguf file")
     parser.add_argument("--model-name")
     parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--only", action="append", help="NAME or NAME@HALF: these prompts alone")
+    parser.add_argument("--concurrency", type=int, default=8)
+    parser.add_argument("--chosen", choices=list(PROMPTS), help="the prompt that is scored on the other half")
+    parser.add_argument("--part", type=float, default=1.0, help="of the half that chooses, from 0 to 1")
     parser.add_argument("--out", type=Path, default=RESULTS / "judge_prompts.json")
     options = parser.parse_args()
     rows = json.loads(LABELS.read_text(encoding="utf-8"))
-    half = {row["id"]: half_of(row["twin"]) for row in rows}
-    given = submissions(options.sheets)
-    asker = Asker(chat(options.model, name=options.model_name), ReplyCache(options.cache))
-    verdicts: dict[str, dict[str, Any]] = {}
-    for wanted in options.only or list(PROMPTS):
-        name, _, part = wanted.partition("@")
-        some = {key: each for key, each in given.items() if not part or half[key] == part}
-        verdicts.setdefault(name, {}).update(ask_all(asker, name, some))
+    given, few = submissions(options.sheets), some_of(rows, CHOOSES, options.part)
+    model = chat(options.model, name=options.model_name, timeout=600, concurrency=options.concurrency)
+    asker = Asker(model, ReplyCache(options.cache), chunk=10)
+    verdicts: dict[str, dict[str, Any]] = {name: {} for name in PROMPTS}
+    last = [(options.chosen, some_of(rows, SCORES, 1.0))] if options.chosen else []
+    for name, asked in [*((name, few) for name in PROMPTS), *last]:
+        verdicts[name] |= ask_all(asker, name, {key: each for key, each in given.items() if key in asked})
         keep(round_numbers(run(rows, verdicts)), options.out)
 
 
