@@ -193,6 +193,7 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=8)
     parser.add_argument("--chosen", choices=list(PROMPTS), help="the prompt that is scored on the other half")
     parser.add_argument("--part", type=float, default=1.0, help="of the half that chooses, from 0 to 1")
+    parser.add_argument("--part-scored", type=float, default=1.0, help="of the other half")
     parser.add_argument("--out", type=Path, default=RESULTS / "judge_prompts.json")
     options = parser.parse_args()
     rows = json.loads(LABELS.read_text(encoding="utf-8"))
@@ -200,7 +201,7 @@ def main() -> None:
     model = chat(options.model, name=options.model_name, timeout=600, concurrency=options.concurrency)
     asker = Asker(model, ReplyCache(options.cache), chunk=10)
     verdicts: dict[str, dict[str, Any]] = {name: {} for name in PROMPTS}
-    last = [(options.chosen, some_of(rows, SCORES, 1.0))] if options.chosen else []
+    last = [(options.chosen, some_of(rows, SCORES, options.part_scored))] if options.chosen else []
     for name, asked in [*((name, few) for name in PROMPTS), *last]:
         verdicts[name] |= ask_all(asker, name, {key: each for key, each in given.items() if key in asked})
         keep(round_numbers(run(rows, verdicts)), options.out)

@@ -73,7 +73,7 @@ def test_labels_that_a_reader_left_out_end_the_join(tmp_path: Path) -> None:
 def test_kept_labels_stand_for_every_reply_of_the_population() -> None:
     labels = read_labels()
     assert labels.weight.sum() == pytest.approx(66_750)
-    sure = labels.keep_only(~labels.unsure.any(axis=1))
+    sure = labels.keep_only(np.asarray(~labels.unsure.any(axis=1)))
     assert sure.weight.sum() == pytest.approx(labels.weight.sum(), rel=0.01)  # strata without any left are small
 
 
