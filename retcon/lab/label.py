@@ -19,10 +19,12 @@ from typing import Any
 
 from retcon import answer, operate, pack
 from retcon.cache import CachedChat, Replies, cache_key
+from retcon.confidence import Witnesses
+from retcon.drafts import traits
 from retcon.errors import InputError, MalformedReplyError, ModelError
 from retcon.fidelity import check
 from retcon.lab import judge
-from retcon.lab.outcomes import JUDGE, Outcomes, from_rows
+from retcon.lab.outcomes import JUDGE, TRAIT, Outcomes, from_rows
 from retcon.lab.protocols import Case
 from retcon.model import Ask, Chat, Reply
 from retcon.note import RETAIN, REWRITE, Packed
@@ -287,6 +289,7 @@ def label(
     contexts = _write_all(todo, writes)
     replies = _read_all(todo, contexts, reads)
     verdicts = _grade_all(todo, replies, grades) if grades is not None else {}
+    testify = _Witnesses()
     rows, texts, failures, seen = [], [], Counter[str](), dict[tuple[str, int], dict[str, float]]()
     for place, (cell, context, reply) in enumerate(zip(todo, contexts, replies, strict=True)):
         if isinstance(context, ModelError) or isinstance(reply, ModelError):
@@ -300,7 +303,8 @@ def label(
         if known not in seen:
             seen[known] = cell.case.features(cell.budget)
         checked = _check_support(cell, context) if guard else context
-        rows.append(_row(cell, seen[known], checked, reply, verdict, (writes, reads, grades)))
+        shown = seen[known] | _name_traits(traits(context.packed.text, testify(cell)))
+        rows.append(_row(cell, shown, checked, reply, verdict, (writes, reads, grades)))
         texts.append(_texts(cell, checked, reply, rows[-1]))
     askers = [writes, reads, *([grades] if grades is not None else [])]
     return LabelRun(
@@ -411,6 +415,20 @@ def _submission(cell: Cell, reply: Reply) -> judge.Submission:
     return judge.Submission(asked.text, asked.answer, reply.text, asked.raw_type, asked.abstention)
 
 
+class _Witnesses:
+    """A cell's witnesses. Those of one question are kept at a time: those of a whole run fill the memory."""
+
+    def __init__(self) -> None:
+        self.question, self.kept = "", dict[int, Witnesses]()  # by budget
+
+    def __call__(self, cell: Cell) -> Witnesses:
+        if cell.case.question.id != self.question:
+            self.question, self.kept = cell.case.question.id, {}
+        if cell.budget not in self.kept:
+            self.kept[cell.budget] = Witnesses.of(cell.case.at(cell.budget))
+        return self.kept[cell.budget]
+
+
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
@@ -419,6 +437,10 @@ def _failure(context: CellContext | ModelError, reply: Reply | ModelError) -> st
     if isinstance(context, ModelError):
         return f"write: {context.code}"
     return f"read: {reply.code}" if isinstance(reply, ModelError) else "none"
+
+
+def _name_traits(found: Mapping[str, float]) -> dict[str, float]:
+    return {TRAIT + name: round(value, 6) for name, value in found.items()}
 
 
 def _row(
