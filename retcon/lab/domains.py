@@ -62,7 +62,8 @@ class Domain:
         """[q], summing to 1: this share of it on the unanswerable questions."""
         there = self.answerable
         share = share if not there.all() else 0.0
-        return np.where(there, (1 - share) / max(there.sum(), 1), share / max((~there).sum(), 1))
+        known, unknown = (1 - share) / max(int(there.sum()), 1), share / max(int((~there).sum()), 1)
+        return np.where(there, known, unknown)
 
     def place(self, action: str) -> int:
         """The action's place in the arrays."""

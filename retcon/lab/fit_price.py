@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon.confidence import SIGNALS, Confidence
-from retcon.lab.domains import REFUSED, SPENT, Array, Domain, Places, Played, leave_out
+from retcon.lab.domains import REFUSED, SPENT, Array, Domain, Played, leave_out
 from retcon.lab.fit_ladder import CALL_PRICE
 from retcon.ladder import Ladder
 
@@ -123,7 +123,7 @@ def choose_climbs(
     first = domains[0]
     every = list(climbs(actions or first.actions, wrong_cost))
     worth = np.array([_worth(tested, each, wrong_cost, call_price) for each in every])
-    found = {}
+    found: dict[int, Climb] = {}
     for part in _parts(first.budgets):
         best = every[int(np.argmax(np.round(worth[:, part].mean(axis=1), 12)))]
         found |= {first.budgets[place]: best for place in part}
@@ -160,7 +160,7 @@ class Priced:
         every = {each: walk(domain, sure, each) for each in set(self.climbs.values())}
         used = [every[self.climbs[budget]] for budget in domain.budgets]
 
-        def join(part: str) -> Places | Array:
+        def join(part: str) -> Array:
             return np.stack([getattr(played, part)[:, place] for place, played in enumerate(used)], axis=1)
 
         return Played(join("action").astype(np.int64), join("calls"), join("tokens"), join("confidence"))
