@@ -54,7 +54,7 @@ COSTS = (0.0, 0.5, 1.0)
 SEED, DRAWS = 20261116, 10_000
 FREE = (RETAIN, EXTRACT)
 SIX = ("budget", "fit", *TYPES)
-FEATURE_SETS = (SIX, FEATURES, (*FEATURES, *RETRIEVAL))
+SERVED = (SIX, FEATURES)  # what a router file may look at
 ALPHA, DELTA = 0.05, 0.10
 FIXED, ROUTER, VOTE, TWICE, ORACLE = "fixed", "router", "vote of two", "twice the budget", "oracle"
 
@@ -224,14 +224,15 @@ def take(domain: Domain, chosen: NDArray[np.bool_]) -> Domain:
 LEARNERS: Mapping[str, Learn] = {
     FIXED: learn_fixed,
     **{f"fixed at {cost:g}": partial(learn_fixed, wrong_cost=cost) for cost in COSTS[1:]},
-    ROUTER: partial(learn_aside, features=FEATURE_SETS),
+    ROUTER: partial(learn_aside, features=SERVED),
+    "router, retrieval's features too": partial(learn_aside, features=(*SERVED, (*FEATURES, *RETRIEVAL))),
     "drafts 2": partial(learn_drafts, count=2),
     "drafts 3": partial(learn_drafts, count=3),
     TWICE: learn_twice,
     VOTE: learn_vote,
     **{f"ladder {cost:g}": partial(learn_price, wrong_cost=cost) for cost in PRICES},
     "ladder 0.5, nothing written": partial(learn_price, wrong_cost=0.5, actions=FREE),
-    "free router": partial(learn_aside, features=FEATURE_SETS, actions=FREE),
+    "free router": partial(learn_aside, features=SERVED, actions=FREE),
     "safe": learn_safe,
 }
 CONSTANT: Mapping[str, Policy] = {
