@@ -414,7 +414,7 @@ class Memory(Hints):
         either, and nothing takes its place: `ModelTimeoutError`.
 
         With `safe`, whole notes are replaced only where the router's threshold is reached; what that promises is in its
-        certificate. With `drafts`, several texts are written, which the router names, and one is kept by what they show.
+        certificate. With `drafts`, so many texts are written, and one is kept by what they show.
 
         `Recall.found` is False where nothing in memory is about the query. Then, and where too few notes share a word
         with it, the newest notes fill up; with `fill=False` they do not, and no text means that nothing was found.

@@ -128,7 +128,7 @@ def test_thresholds_count_only_where_the_caller_wants_to_be_safe(router: Router,
 
 
 def test_safe_without_thresholds_is_one_clear_line() -> None:
-    with pytest.raises(InputError, match="^safe needs thresholds, and router 'constant' has none: retcon calibrate"):
+    with pytest.raises(InputError, match=r"^safe needs thresholds, and router 'constant' has none: retcon calibrate"):
         constant({"retain": 0.0, "merge": 0.5}).decide(x(), budget=64, safe=True)
 
 
