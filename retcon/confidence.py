@@ -89,18 +89,22 @@ class Witnesses:
         worth, found = -1.0, Witness(0, frozenset(), frozenset(), frozenset())
         for each in self.sentences:
             holds = self._share(new, each.words)
-            if holds * (1 + _BASE) > worth and (value := holds * (_BASE + self._share(self.asked, each.words))) > worth:
+            if holds * (1 + _BASE) > worth and (value := holds * (_BASE + self.cover(each.words))) > worth:
                 worth, found = value, each
         stated = self._share(new, found.words)
         return {
-            "held": stated * self._share(self.asked, found.words),
+            "held": stated * self.cover(found.words),
             "stated": stated,
             "said": self._spoken_by(found),
             "dated": 2 * len(self.dates & found.words) / len(self.dates) - 1 if self.dates else 0.0,
             "rank": math.log1p(found.place),
             "flat": self.flat,
-            "echoed": self._share(self.asked, _content(self.language.stems(shown), self.language)),
+            "echoed": self.cover(_content(self.language.stems(shown), self.language)),
         }
+
+    def cover(self, words: Set[str]) -> float:
+        """The share of the question's words that is among these stems, each by how rare it is."""
+        return self._share(self.asked, words)
 
     def _share(self, wanted: Set[str], there: Set[str]) -> float:
         """The share of some words that is there, each by how rare it is."""

@@ -20,10 +20,11 @@ from typing import Any
 from retcon import answer, operate, pack
 from retcon.cache import CachedChat, Replies, cache_key
 from retcon.confidence import SIGNALS, Witnesses
+from retcon.drafts import traits
 from retcon.errors import InputError, MalformedReplyError, ModelError
 from retcon.fidelity import check
 from retcon.lab import judge
-from retcon.lab.outcomes import JUDGE, SIGNAL, Outcomes, from_rows
+from retcon.lab.outcomes import JUDGE, SIGNAL, TRAIT, Outcomes, from_rows
 from retcon.lab.protocols import Case
 from retcon.model import Ask, Chat, Reply
 from retcon.note import RETAIN, REWRITE, Packed
@@ -36,7 +37,7 @@ CHUNK = 512  # asks that are sent, and then kept, at once ...
 ONE_BY_ONE = {"gguf": 8}  # ... but few by an adapter that answers them one by one: a kill loses what is not kept yet
 ATTEMPTS = 3
 UNREADABLE = "neither yes nor no"
-DECIMALS = 6  # of a signal
+DECIMALS = 6  # of a signal or a trait
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 
@@ -300,7 +301,8 @@ def label(
             verdict = None
         known = cell.case.question.id, cell.budget
         if known not in seen:
-            seen[known] = _Seen.of(cell)
+            # of one question at a time: what the candidates of a whole run can testify to fills the memory
+            seen = {key: each for key, each in seen.items() if key[0] == known[0]} | {known: _Seen.of(cell)}
         checked = _check_support(cell, context) if guard else context
         rows.append(_row(cell, seen[known], checked, reply, verdict, (writes, reads, grades)))
         texts.append(_texts(cell, checked, reply, rows[-1]))
@@ -434,6 +436,11 @@ class _Seen:
         found = self.witnesses.signals(reply.text, context.packed.text)
         return {SIGNAL + name: round(value, DECIMALS) for name, value in found.items()}
 
+    def traits(self, context: CellContext) -> dict[str, float]:
+        """What the text shows of the question."""
+        found = traits(context.packed.text, self.witnesses)
+        return {TRAIT + name: round(value, DECIMALS) for name, value in found.items()}
+
 
 def _failure(context: CellContext | ModelError, reply: Reply | ModelError) -> str:
     """Why a cell has no outcome."""
@@ -461,7 +468,7 @@ def _row(
         "seconds": round(context.seconds + reply.seconds, 4),
         "abstained": float(answer.abstains(reply.text)), "logprob": reply.logprob,
         "unsupported": None if context.unsupported is None else float(context.unsupported),
-        **seen.signals(reply, context), **judges,
+        **seen.signals(reply, context), **seen.traits(context), **judges,
         **settings(cell, writes.chat, reads.chat, None if grades is None else grades.chat),
     }  # fmt: skip
 

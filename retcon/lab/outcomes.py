@@ -8,6 +8,7 @@
     notes cluster_tokens sessions fit inconsistency similarity p_<type>        what is known before generation
     abstained logprob unsupported    what came out
     signal_<name>       what speaks for the reply (`retcon.confidence`); empty where the reader abstained
+    trait_<name>        what the text shows, by the names of `retcon.drafts.TRAITS`
     context_tokens generated_tokens prompted_tokens model_calls reader_tokens seconds    what it cost
     judge_<name>        utility in [0, 1] by each judge
     model reader grader retriever counter embedder renderer prompts ...        how it was made
@@ -33,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon.confidence import SIGNALS
+from retcon.drafts import TRAITS
 from retcon.errors import InputError, MissingExtraError, quote
 from retcon.features import BUDGET_UNIT, TYPES
 from retcon.note import RETAIN
@@ -40,7 +42,7 @@ from retcon.note import RETAIN
 Array = NDArray[np.float64]
 Column = NDArray[Any]
 
-JUDGE, SIGNAL = "judge_", "signal_"
+JUDGE, SIGNAL, TRAIT = "judge_", "signal_", "trait_"
 KEY = ("dataset", "setting", "question_id", "budget", "action", "realization", "pair", "model", "reader")
 TEXT = ("dataset", "setting", "question_id", "conversation", "type", "action", "pair", "fold")
 WHOLE = ("budget", "realization")
@@ -48,7 +50,7 @@ KNOWN_BEFORE = (
     "notes", "cluster_tokens", "sessions", "fit", "inconsistency", "similarity", *(f"p_{name}" for name in TYPES),
 )  # fmt: skip
 COSTS = ("context_tokens", "generated_tokens", "prompted_tokens", "model_calls", "reader_tokens", "seconds")
-NUMBERS = (*KNOWN_BEFORE, *COSTS, "abstained", "logprob", "unsupported")
+NUMBERS = (*KNOWN_BEFORE, *COSTS, "abstained", "logprob", "unsupported", *(TRAIT + name for name in TRAITS))
 # The names benchmarks give their types; LoCoMo's open questions (cat3) have no counterpart and go with multi-session.
 TYPE_OF = {"cat1": 1, "cat2": 2, "cat3": 1, "cat4": 0}
 _DEFAULT = {

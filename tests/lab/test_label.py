@@ -33,6 +33,7 @@ from waiting import until
 
 from retcon import answer
 from retcon.confidence import SIGNALS, Witnesses
+from retcon.drafts import TRAITS, traits
 from retcon.errors import (
     AuthError,
     InputError,
@@ -201,6 +202,17 @@ def test_rows_are_those_of_a_hand_computation(kept: ReplyCache) -> None:
     assert by_cell[40, "merge"]["unsupported"] == 0.0
     assert found.failures == {}
     assert found.calls == len(model.asked)
+
+
+def test_every_row_has_the_traits_of_its_text_where_the_reader_abstained_too(kept: ReplyCache) -> None:
+    model = FakeChat(by_stage(write="The cat's name is not mentioned.", read=answer.MARKER))
+    found = label(cells(arms=("retain", "merge"), budgets=(4, 40)), model, kept)
+    witnesses = Witnesses.of(cells()[0].case.at(40))
+    for row, text in zip(rows(found), found.answers, strict=True):
+        assert row["abstained"] == 1.0
+        told = {name: row[f"trait_{name}"] for name in TRAITS}
+        assert told == {name: round(value, 6) for name, value in traits(text["context"], witnesses).items()}
+    assert [row["trait_hedged"] for row in rows(found)] == [0.0, 0.0, 0.0, 1.0]
 
 
 def test_answers_are_kept_apart_from_the_outcomes_with_the_words_of_every_row(kept: ReplyCache) -> None:
