@@ -215,7 +215,9 @@ class Router:
         if weighs or not exclude:
             return self.decide(x, budget=budget, available=available, exclude=exclude, safe=safe)
         look = next_look(available, exclude)
-        return replace_action(self.decide(x, budget=budget), look, f"{look}: the next after {', '.join(exclude)}")
+        return replace_action(
+            self.decide(x, budget=budget, safe=safe), look, f"{look}: the next after {', '.join(exclude)}"
+        )
 
     def _vector(self, x: Features) -> list[float]:
         """The features in the order of `FEATURES`; one that is not there, and that the router does not read, is nan."""
