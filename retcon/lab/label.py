@@ -19,12 +19,12 @@ from typing import Any
 
 from retcon import answer, operate, pack
 from retcon.cache import CachedChat, Replies, cache_key
-from retcon.confidence import Witnesses
+from retcon.confidence import SIGNALS, Witnesses
 from retcon.drafts import traits
 from retcon.errors import InputError, MalformedReplyError, ModelError
 from retcon.fidelity import check
 from retcon.lab import judge
-from retcon.lab.outcomes import JUDGE, TRAIT, Outcomes, from_rows
+from retcon.lab.outcomes import JUDGE, SIGNAL, TRAIT, Outcomes, from_rows
 from retcon.lab.protocols import Case
 from retcon.model import Ask, Chat, Reply
 from retcon.note import RETAIN, REWRITE, Packed
@@ -37,6 +37,7 @@ CHUNK = 512  # asks that are sent, and then kept, at once ...
 ONE_BY_ONE = {"gguf": 8}  # ... but few by an adapter that answers them one by one: a kill loses what is not kept yet
 ATTEMPTS = 3
 UNREADABLE = "neither yes nor no"
+DECIMALS = 6  # of a signal or a trait
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 
@@ -289,8 +290,7 @@ def label(
     contexts = _write_all(todo, writes)
     replies = _read_all(todo, contexts, reads)
     verdicts = _grade_all(todo, replies, grades) if grades is not None else {}
-    testify = _Witnesses()
-    rows, texts, failures, seen = [], [], Counter[str](), dict[tuple[str, int], dict[str, float]]()
+    rows, texts, failures, seen = [], [], Counter[str](), dict[tuple[str, int], _Seen]()
     for place, (cell, context, reply) in enumerate(zip(todo, contexts, replies, strict=True)):
         if isinstance(context, ModelError) or isinstance(reply, ModelError):
             failures[_failure(context, reply)] += 1
@@ -301,10 +301,10 @@ def label(
             verdict = None
         known = cell.case.question.id, cell.budget
         if known not in seen:
-            seen[known] = cell.case.features(cell.budget)
+            # of one question at a time: what the candidates of a whole run can testify to fills the memory
+            seen = {key: each for key, each in seen.items() if key[0] == known[0]} | {known: _Seen.of(cell)}
         checked = _check_support(cell, context) if guard else context
-        shown = seen[known] | _name_traits(traits(context.packed.text, testify(cell)))
-        rows.append(_row(cell, shown, checked, reply, verdict, (writes, reads, grades)))
+        rows.append(_row(cell, seen[known], checked, reply, verdict, (writes, reads, grades)))
         texts.append(_texts(cell, checked, reply, rows[-1]))
     askers = [writes, reads, *([grades] if grades is not None else [])]
     return LabelRun(
@@ -415,21 +415,31 @@ def _submission(cell: Cell, reply: Reply) -> judge.Submission:
     return judge.Submission(asked.text, asked.answer, reply.text, asked.raw_type, asked.abstention)
 
 
-class _Witnesses:
-    """A cell's witnesses. Those of one question are kept at a time: those of a whole run fill the memory."""
-
-    def __init__(self) -> None:
-        self.question, self.kept = "", dict[int, Witnesses]()  # by budget
-
-    def __call__(self, cell: Cell) -> Witnesses:
-        if cell.case.question.id != self.question:
-            self.question, self.kept = cell.case.question.id, {}
-        if cell.budget not in self.kept:
-            self.kept[cell.budget] = Witnesses.of(cell.case.at(cell.budget))
-        return self.kept[cell.budget]
-
-
 # -- rows --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the rows of a question share at one budget: its features, and what its candidates can testify to."""
+
+    features: Mapping[str, float]
+    witnesses: Witnesses
+
+    @classmethod
+    def of(cls, cell: Cell) -> _Seen:
+        return cls(cell.case.features(cell.budget), Witnesses.of(cell.case.at(cell.budget)))
+
+    def signals(self, reply: Reply, context: CellContext) -> dict[str, float | None]:
+        """What speaks for the reply; nothing of one that gives no answer."""
+        if answer.abstains(reply.text):
+            return dict.fromkeys(SIGNAL + name for name in SIGNALS)
+        found = self.witnesses.signals(reply.text, context.packed.text)
+        return {SIGNAL + name: round(value, DECIMALS) for name, value in found.items()}
+
+    def traits(self, context: CellContext) -> dict[str, float]:
+        """What the text shows of the question."""
+        found = traits(context.packed.text, self.witnesses)
+        return {TRAIT + name: round(value, DECIMALS) for name, value in found.items()}
 
 
 def _failure(context: CellContext | ModelError, reply: Reply | ModelError) -> str:
@@ -439,12 +449,8 @@ def _failure(context: CellContext | ModelError, reply: Reply | ModelError) -> st
     return f"read: {reply.code}" if isinstance(reply, ModelError) else "none"
 
 
-def _name_traits(found: Mapping[str, float]) -> dict[str, float]:
-    return {TRAIT + name: round(value, 6) for name, value in found.items()}
-
-
 def _row(
-    cell: Cell, seen: Mapping[str, float], context: CellContext, reply: Reply, verdict: float | None,
+    cell: Cell, seen: _Seen, context: CellContext, reply: Reply, verdict: float | None,
     askers: tuple[Asker, Asker, Asker | None],
 ) -> dict[str, Any]:  # fmt: skip
     writes, reads, grades = askers
@@ -455,13 +461,14 @@ def _row(
         "dataset": asked.dataset, "setting": protocol.name, "question_id": asked.id,
         "conversation": asked.conversation, "type": asked.type or "", "raw_type": asked.raw_type,
         "abstention": "yes" if asked.abstention else "", "budget": cell.budget, "action": cell.arm,
-        "realization": cell.realization, **seen,
+        "realization": cell.realization, **seen.features,
         "context_tokens": context.packed.tokens, "generated_tokens": context.generated,
         "model_calls": context.calls, "prompted_tokens": context.prompted,
         "reader_tokens": reply.prompt_tokens + reply.completion_tokens,
         "seconds": round(context.seconds + reply.seconds, 4),
         "abstained": float(answer.abstains(reply.text)), "logprob": reply.logprob,
-        "unsupported": None if context.unsupported is None else float(context.unsupported), **judges,
+        "unsupported": None if context.unsupported is None else float(context.unsupported),
+        **seen.signals(reply, context), **seen.traits(context), **judges,
         **settings(cell, writes.chat, reads.chat, None if grades is None else grades.chat),
     }  # fmt: skip
 
