@@ -232,7 +232,7 @@ class Router:
                 x, budget=budget, available=available, exclude=exclude, wrong_cost=wrong_cost, safe=safe
             )  # fmt: skip
         look = next_look(available, exclude)
-        free = self.decide(x, budget=budget, wrong_cost=wrong_cost)
+        free = self.decide(x, budget=budget, wrong_cost=wrong_cost, safe=safe)
         return replace_action(free, look, f"{look}: the next after {', '.join(exclude)}")
 
     def _vector(self, x: Features) -> list[float]:
