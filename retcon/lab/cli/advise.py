@@ -83,7 +83,7 @@ def advise(
     how: lab.Labelling,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Say which router suits your questions and your reader, and what cannot be told yet.
+    """Say which router suits your questions and your reader, and how sure that is.
 
     A sample of them is measured with your model: the router that ships, the best fixed action at each budget, and a
     router learned on your questions, each with right and wrong answers and the gain with its interval. Questions of
