@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from command_line import complaint, document, run
 from local_model import needs_local_model, smollm
-from misbehaving import Server
-from test_label import answers
+from misbehaving import Server, says
+from test_label import answers, failing
 
 from retcon import Memory
 from retcon.cli.doctor import KEYS, READ
@@ -264,6 +264,30 @@ def test_bad_use_of_advise_is_one_line_and_nothing_is_asked(
 def test_advise_says_whose_questions_it_wants_and_that_it_needs_a_model() -> None:
     assert "--questions FILE.jsonl for yours, --sample for those that ship" in complaint("advise")
     assert "advise needs a model" in complaint("advise", "--sample")
+
+
+def test_questions_that_cannot_be_measured_are_left_out_and_said_with_the_reason(server: Server, mine: Path) -> None:
+    gone = load("sample").questions[0].text
+
+    def matches(body: Any) -> bool:
+        asked = body["messages"][1]["content"]
+        return "<memory>" in asked and gone in asked
+
+    server.always = failing(matches, says({"error": {"message": "bad words"}}, 400), answers)
+    told = run(*advised(server, "--no-judge"))
+    assert told.exit_code == 1
+    assert "29 questions, 6 of them unanswerable" in told.stdout
+    assert "1 question left out: an outcome is missing" in told.stderr
+    assert "6 outcomes missing (read: model): the same command asks for these alone" in told.stderr
+
+
+def test_a_run_of_which_too_little_is_left_says_why(server: Server, mine: Path) -> None:
+    server.always = failing(lambda body: "<note>" in body["messages"][1]["content"], says({}, 400), answers)
+    told = run(*advised(server, "--limit", "6", "--no-judge"))
+    assert (told.exit_code, told.stdout) == (2, "")
+    last = told.stderr.splitlines()[-1]
+    assert "advice needs 5 questions with complete outcomes" in last or "not one of" in last
+    assert "12 failed (write: " in last
 
 
 def test_four_questions_are_refused_before_anything_is_asked(server: Server, mine: Path, folder: Path) -> None:

@@ -95,6 +95,7 @@ def advise(
     from retcon.lab import bench as benches
     from retcon.lab import label as labels
     from retcon.lab import outcomes
+    from retcon.lab.data.shipped import MORE
     from retcon.lab.judge import DETERMINISTIC
 
     kind = _choose_kind(questions, sample=sample)
@@ -108,21 +109,23 @@ def advise(
     benches.check_judge(judge, judged=how.judged)
     lab.numbers(budgets)
     study.check_model(model, how, "advise")
-    rules = study.choose_protocol("product", budgets or kind.budgets) if sample else None
-    rules = rules or _choose_protocol(questions or "", protocol, budgets)
-    picked = _choose_questions(questions, rules, limit=limit or kind.limit, seed=seed)
+    name = protocol or ("product" if questions is None else _suit(questions))
+    rules = study.choose_protocol(name, budgets or kind.budgets)
+    picked = _choose_questions(questions or MORE, rules, limit=limit or kind.limit, seed=seed)
     todo = study.make_cells(picked, rules, arms, realizations)
     out = output or Path(kind.output)
     with study.prepare_folder(todo, out, model, how, as_json=as_json) as ready:
         if ready is None:
             return
         found = ready.label(todo)
+    why = benches.describe_failures(found.failures)
     if found.outcomes is None:
-        raise InputError(
-            f"not one of {len(todo)} outcomes could be measured: {benches.describe_failures(found.failures)}"
-        )
+        raise InputError(f"not one of {len(todo)} outcomes could be measured: {why}")
     outcomes.write(found.outcomes, out / benches.OUTCOMES)
-    result = pages.write_advice(found.outcomes, out, judge=judge, sample=sample, wrong_cost=wrong_cost)
+    try:
+        result = pages.write_advice(found.outcomes, out, judge=judge, sample=sample, wrong_cost=wrong_cost)
+    except InputError as error:  # too few questions are complete
+        raise InputError(f"{error}: {why}" if why else str(error)) from None
     if as_json:
         show.document(result.to_dict() | {"failures": dict(found.failures)})
     else:
@@ -135,15 +138,16 @@ def _choose_kind(questions: str | None, *, sample: bool) -> Kind:
         raise InputError("--questions are yours and --sample the shipped ones: name one of them")
     if not sample and questions is None:
         raise InputError("whose questions? --questions FILE.jsonl for yours, --sample for those that ship")
+    if questions is not None and not questions.endswith(".jsonl"):
+        raise InputError(f"--questions takes a .jsonl file, not {questions[:200]!r}; docs/datasets.md has its form")
     return SAMPLE if sample else OWN
 
 
-def _choose_questions(path: str | None, rules: Protocol, *, limit: int, seed: int) -> Sequence[BenchmarkQuestion]:
+def _choose_questions(data: str, rules: Protocol, *, limit: int, seed: int) -> Sequence[BenchmarkQuestion]:
     """The questions to be measured, answerable or not."""
     from retcon.lab.bench import FEWEST
-    from retcon.lab.data.shipped import MORE
 
-    every = study.choose_questions(path or MORE, rules, sample=None, seed=seed, abstentions=None)
+    every = study.choose_questions(data, rules, sample=None, seed=seed, abstentions=None)
     picked = study.draw(every, limit, seed=seed)
     if len(picked) < FEWEST:
         few = show.plural(len(picked), "question")
@@ -153,14 +157,11 @@ def _choose_questions(path: str | None, rules: Protocol, *, limit: int, seed: in
     return picked
 
 
-def _choose_protocol(path: str, name: str | None, budgets: str | None) -> Protocol:
-    """The protocol of that name, else the one that suits what the user's own questions come with."""
+def _suit(path: str) -> str:
+    """The name of the protocol that suits what the user's own questions come with."""
     from retcon.lab.data import load
 
-    if not path.endswith(".jsonl"):
-        raise InputError(f"--questions takes a .jsonl file, not {path[:200]!r}; docs/datasets.md has its form")
     every = [question for question in load(path).questions if not question.abstention]
-    if name is None:
-        name = "product" if every and all(question.history for question in every) else "controlled"
-        show.warn(f"protocol {name}: {WHY[name]}")
-    return study.choose_protocol(name, budgets)
+    name = "product" if every and all(question.history for question in every) else "controlled"
+    show.warn(f"protocol {name}: {WHY[name]}")
+    return name
