@@ -208,6 +208,7 @@ def test_slide_from_256_to_32_turns_the_decision(site: Site) -> None:
         return found
 
     def goal(decided: Decision) -> Any:
+        assert decided.threshold == 0.0  # the page is not asked to be safe
         return pytest.approx(decided.utilities["retain"] + decided.threshold)
 
     before, decided = drawn(), site.memory.decide(QUESTION.question, 256)
@@ -253,7 +254,7 @@ def test_what_fits_has_the_last_word_and_the_page_says_so(site: Site, tmp_path: 
     opened.keyboard.press("Enter")
     settled(opened)
     assert action_of(opened) == "extract"
-    assert "To replace them, it must reach the dashed line at 0.300" in told(opened, "advantage")
+    assert "To replace them, it must pass the dashed line at 0.200" in told(opened, "advantage")
     site.quiet()
 
 

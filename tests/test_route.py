@@ -76,8 +76,9 @@ def x(**named: float) -> list[float]:
 # What is decided
 
 
-@given(routers(), vectors, st.integers(0, 1024))
-def test_decision_follows_the_formula(router: Router, psi: list[float], budget: int) -> None:
+@given(routers(), vectors, st.integers(0, 1024), st.booleans())
+def test_decision_follows_the_formula(router: Router, psi: list[float], budget: int, safe: bool) -> None:
+    assume(router.thresholds or not safe)
     known = sorted(router.thresholds or router.budgets)
     seen = dict(zip(FEATURES, psi, strict=True))
     if known:
@@ -88,11 +89,12 @@ def test_decision_follows_the_formula(router: Router, psi: list[float], budget: 
         for a in ACTIONS
     }
     advantage = max(mu[a] for a in ACTIONS[1:]) - mu["retain"]
-    decision = router.decide(psi, budget=budget)
+    decision = router.decide(psi, budget=budget, safe=safe)
     assert dict(decision.utilities) == pytest.approx(mu, abs=1e-12)
     assert decision.advantage == pytest.approx(advantage, abs=1e-12)
     assert decision.extrapolated == bool(known and not known[0] <= budget <= known[-1])
-    accepted = decision.advantage >= decision.threshold if router.thresholds else decision.advantage > 0
+    assert (decision.threshold, decision.safe) == (router.threshold(budget) if safe else 0.0, safe)
+    accepted = decision.advantage >= router.threshold(budget) if safe else decision.advantage > 0
     assert (decision.action != "retain") == accepted
     if accepted:
         assert decision.utilities[decision.action] == max(decision.utilities[a] for a in ACTIONS[1:])
@@ -111,8 +113,23 @@ def test_raising_thresholds_never_turns_retain_into_replace(
     router: Router, psi: list[float], budget: int, rise: float
 ) -> None:
     stricter = dataclasses.replace(router, thresholds={b: tau + rise for b, tau in router.thresholds.items()})
-    if router.decide(psi, budget=budget).action == "retain":
-        assert stricter.decide(psi, budget=budget).action == "retain"
+    if router.decide(psi, budget=budget, safe=True).action == "retain":
+        assert stricter.decide(psi, budget=budget, safe=True).action == "retain"
+
+
+@given(routers(calibrated=True), vectors, st.integers(0, 1024))
+def test_thresholds_count_only_where_the_caller_wants_to_be_safe(router: Router, psi: list[float], budget: int) -> None:
+    plain = router.decide(psi, budget=budget)
+    high = max(plain.utilities.values())
+    assert plain.action == ("retain" if plain.utilities["retain"] == high else plain.action)
+    assert plain.utilities[plain.action] == high
+    assert not plain.certified
+    assert router.decide(psi, budget=budget, safe=True).utilities == plain.utilities
+
+
+def test_safe_without_thresholds_is_one_clear_line() -> None:
+    with pytest.raises(InputError, match="^safe needs thresholds, and router 'constant' has none: retcon calibrate"):
+        constant({"retain": 0.0, "merge": 0.5}).decide(x(), budget=64, safe=True)
 
 
 @given(routers(), vectors, st.integers(0, 1024), st.permutations(ACTIONS[1:]))
@@ -146,12 +163,13 @@ def test_a_calibrated_budget_has_its_own_threshold() -> None:
     router = constant({"retain": 0.0, "merge": 0.5}, thresholds={32: 0.9, 64: 0.1, 128: 0.7})
     assert [router.threshold(b) for b in (32, 64, 128)] == [0.9, 0.1, 0.7]
     assert [router.threshold(b) for b in (1, 33, 65, 9999)] == [0.9, 0.9, 0.7, 0.7]
-    assert [router.decide(x(), budget=b).action for b in (32, 63, 64, 65)] == ["retain", "retain", "merge", "retain"]
+    safe = [router.decide(x(), budget=b, safe=True).action for b in (32, 63, 64, 65)]
+    assert safe == ["retain", "retain", "merge", "retain"]
 
 
 def test_an_advantage_that_equals_the_threshold_is_enough() -> None:
     router = constant({"retain": 0.25, "merge": 0.5}, thresholds={64: 0.25})
-    assert router.decide(x(), budget=64).action == "merge"
+    assert router.decide(x(), budget=64, safe=True).action == "merge"
 
 
 def test_beyond_the_known_budgets_the_budget_is_clipped_and_said_so() -> None:
@@ -179,7 +197,7 @@ def test_decide_leaves_the_callers_vector_alone() -> None:
 
 
 def test_a_null_threshold_accepts_nothing() -> None:
-    decision = constant({"retain": 0.0, "merge": 1e9}, thresholds={64: math.inf}).decide(x(), budget=64)
+    decision = constant({"retain": 0.0, "merge": 1e9}, thresholds={64: math.inf}).decide(x(), budget=64, safe=True)
     assert (decision.action, decision.threshold) == ("retain", math.inf)
     assert "accepted no replacing action at 64 tokens" in decision.reason
 
@@ -314,8 +332,9 @@ def test_a_certificate_does_not_hold_where_fit_replaces_although_nothing_qualifi
         constant({"retain": 0.5, "merge": 0.1}), thresholds={64: math.inf}, fit_rules=True,
         certificate={"alpha": 0.05, "delta": 0.1, "budgets": {"64": {"tau": None}}},
     )  # fmt: skip
-    assert not router.decide(x(notes=3, fit=0.0), budget=64).certified
-    assert dataclasses.replace(router, fit_rules=False).decide(x(notes=3, fit=0.5), budget=64).certified
+    assert not router.decide(x(notes=3, fit=0.0), budget=64, safe=True).certified
+    assert dataclasses.replace(router, fit_rules=False).decide(x(notes=3, fit=0.5), budget=64, safe=True).certified
+    assert not dataclasses.replace(router, fit_rules=False).decide(x(notes=3, fit=0.5), budget=64).certified
 
 
 # The rule
@@ -346,11 +365,11 @@ def test_the_rule_gives_its_reason_in_numbers() -> None:
 
 def test_learned_reasons_carry_the_numbers_of_the_comparison() -> None:
     utilities = {"retain": 0.3125, "merge": 0.46875}
-    decided = constant(utilities, thresholds={64: 0.08}).decide(x(), budget=64)
+    decided = constant(utilities, thresholds={64: 0.08}).decide(x(), budget=64, safe=True)
     assert decided.reason == (
         "merge: predicted 0.47 against 0.31 for retain, advantage 0.16 is at least the threshold 0.08 at 64 tokens"
     )
-    kept = constant(utilities, thresholds={64: 0.16}).decide(x(), budget=64)
+    kept = constant(utilities, thresholds={64: 0.16}).decide(x(), budget=64, safe=True)
     assert kept.reason == (
         "retain: predicted 0.31 against 0.47 for merge, advantage 0.156 is below the threshold 0.160 at 64 tokens"
     )

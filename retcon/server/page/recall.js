@@ -201,7 +201,6 @@ function drawDecision(decision) {
   $("numbers").hidden = rule;
   const flags = [
     decision.forced && "you chose it",
-    decision.certified && "certified",
     decision.extrapolated && "beyond learned budgets",
     `router ${decision.router}`,
   ].filter(Boolean);
