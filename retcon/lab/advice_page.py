@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from retcon.lab.advise import (
     LADDER,
     LEARNED,
     SMALL,
-    WRONG_COST,
     Advice,
     Score,
     Standing,
@@ -26,11 +25,12 @@ from retcon.lab.outcomes import Outcomes
 from retcon.lab.report.figures import crossover_figure
 from retcon.lab.report.studies import Readings
 from retcon.lab.stats import Estimate
+from retcon.ladder import DEFAULT_WRONG_COST
 
 MOST = 10_000  # questions; a larger number says no more than "more"
 YOURS = "What is best for your notes: the sample is one invented person's talks. retcon advise --questions asks yours."
 SILENT = 10  # unanswerable questions below which their share of wrong answers is no more than a hint
-ROUTER, PAGE, FIGURE = "router.json", "advice.md", "crossover.svg"
+ROUTER, FIXED_ROUTER, PAGE, FIGURE = "router.json", "fixed.json", "advice.md", "crossover.svg"
 WEAK = 0.1  # share right of the best action below which a reader tells little
 
 
@@ -111,17 +111,17 @@ def _measured(advice: Advice) -> str:
 
 def _recommend(advice: Advice, files: Mapping[str, object]) -> str:
     """Which router to use, and why, in a sentence or two."""
+    ships, path = f"the router that ships ({advice.router['name']})", files.get("fixed", FIXED_ROUTER)
     if advice.use == FIXED:
         return (
             f"USE A FIXED ACTION at each budget, {_actions(advice.fixed)}: {gain(advice.score(FIXED).over_default)}"
-            f" over the router that ships ({advice.router['name']}). In code: recall(..., action=NAME)."
+            f" over {ships}. In code: Memory(..., router={str(path)!r})."
         )
     if advice.use == LEARNED:
-        path = files.get("router", "router.json")
         return (
-            f"USE THE ROUTER LEARNED ON YOUR QUESTIONS: {gain(advice.score(LEARNED).over_default)} over the one that"
-            f" ships ({advice.router['name']}), {gain(advice.learned_over_fixed)} over fixed actions. In code:"
-            f" Memory(..., router={str(path)!r})."
+            f"USE THE ROUTER LEARNED ON YOUR QUESTIONS: {gain(advice.score(LEARNED).over_default)} over {ships},"
+            f" {gain(advice.learned_over_fixed)} over fixed actions. In code:"
+            f" Memory(..., router={str(files.get('router', ROUTER))!r})."
         )
     return f"KEEP THE ROUTER THAT SHIPS ({advice.router['name']}): {_why_default(advice)}"
 
@@ -298,7 +298,7 @@ class AdviceResult:
 
 
 def write_advice(
-    table: Outcomes, out: Path, *, judge: str, sample: bool = False, wrong_cost: float = WRONG_COST,
+    table: Outcomes, out: Path, *, judge: str, sample: bool = False, wrong_cost: float = DEFAULT_WRONG_COST,
     draws: int = 10_000, seed: int = 0,
 ) -> AdviceResult:  # fmt: skip
     """The advice that the outcomes of one dataset and setting support, in a folder; no router of the sample's."""
@@ -306,14 +306,22 @@ def write_advice(
     made, priced = read_advice(rows, judge=judge, wrong_cost=wrong_cost, draws=draws, seed=seed)
     files = {"outcomes": out / bench.OUTCOMES}
     if not sample:
-        learned = bench.learn_router(rows, priced.panel, name="advised", group=made.group, seed=seed)
-        if learned is not None:
-            learned.router.save(out / ROUTER)
-            files["router"] = out / ROUTER
+        files |= _save_routers(
+            bench.learn_router(rows, priced.panel, name="advised", group=made.group, seed=seed), made, out
+        )
     files |= _draw_crossover(table, out, judge, draws, seed)
     page = sample_page(made) if sample else own_page(made, files)
     (out / PAGE).write_text(page.markdown(), encoding="utf-8")
     return AdviceResult(made, page, incomplete, files | {"page": out / PAGE})
+
+
+def _save_routers(learned: bench.LearnedRouter | None, advice: Advice, out: Path) -> dict[str, Path]:
+    """The learned router, and one that takes the fixed actions; none where no memory offers an action."""
+    if learned is None:
+        return {}
+    learned.router.save(out / ROUTER)
+    replace(learned.router, name="advised-fixed", fixed=advice.ranked, margin=None).save(out / FIXED_ROUTER)
+    return {"router": out / ROUTER, "fixed": out / FIXED_ROUTER}
 
 
 def _draw_crossover(table: Outcomes, out: Path, judge: str, draws: int, seed: int) -> dict[str, Path]:

@@ -27,10 +27,10 @@ from retcon.lab.fit import folds, question_groups
 from retcon.lab.fit_ladder import Plan, constant_plan, decisions, walk
 from retcon.lab.outcomes import Outcomes, Panel
 from retcon.lab.stats import Array, Estimate, Resamples, interval, resample
+from retcon.ladder import DEFAULT_WRONG_COST
 from retcon.route import Router, default_router
 
 DEFAULT, FIXED, LEARNED, LADDER = "default", "fixed", "learned", "ladder"
-WRONG_COST = 0.5
 LEVEL = 0.95
 POWER = 0.8  # chance that so many questions show a difference of that size
 POINTS = 0.03  # of utility: a budget that is no further from the best is enough
@@ -95,7 +95,7 @@ class Advice:
     wrong_cost: float
     actions: tuple[str, ...]
     scores: tuple[Score, ...]  # default, fixed, learned, ladder, then each action
-    fixed: Mapping[int, str]  # budget -> the best action on all of the questions
+    ranked: Mapping[int, tuple[str, ...]]  # budget -> the actions, the best on all of the questions first
     standings: tuple[Standing, ...]
     learned_over_fixed: Estimate
     needed: int | None  # questions that would show the lead of the best rival over the default
@@ -103,6 +103,11 @@ class Advice:
     small_needed: int | None  # questions that would show a difference of `SMALL`
     enough: int  # the smallest budget within `points` of the best
     points: float = POINTS
+
+    @property
+    def fixed(self) -> dict[int, str]:
+        """Budget -> the best action on all of the questions."""
+        return {budget: actions[0] for budget, actions in self.ranked.items()}
 
     @property
     def few(self) -> bool:
@@ -123,6 +128,7 @@ class Advice:
         plain = asdict(self) | {"few": self.few}
         plain["standings"] = [asdict(each) | {"usual": each.usual, "use": each.use} for each in self.standings]
         plain["fixed"] = {str(budget): action for budget, action in self.fixed.items()}
+        plain["ranked"] = {str(budget): list(actions) for budget, actions in self.ranked.items()}
         return plain
 
 
@@ -139,7 +145,7 @@ class Priced:
     unanswerable: NDArray[np.bool_]  # [q]
 
 
-def price(panel: Panel, unanswerable: NDArray[np.bool_], *, wrong_cost: float = WRONG_COST) -> Priced:
+def price(panel: Panel, unanswerable: NDArray[np.bool_], *, wrong_cost: float = DEFAULT_WRONG_COST) -> Priced:
     """The panel with right - wrong_cost * wrong in place of verdicts."""
     if panel.abstained is None:
         raise InputError("advice needs to know where the reader abstained: a column 'abstained' without gaps")
@@ -204,7 +210,8 @@ def _deal(panel: Panel, policy: Policy, rules: Rules) -> Plan:
 
 def advise(
     panel: Panel, unanswerable: NDArray[np.bool_] | None = None, *, router: Router | None = None, reader: str = "",
-    grader: str = "", wrong_cost: float = WRONG_COST, points: float = POINTS, draws: int = 10_000, seed: int = 0,
+    grader: str = "", wrong_cost: float = DEFAULT_WRONG_COST, points: float = POINTS, draws: int = 10_000,
+    seed: int = 0,
 ) -> Advice:  # fmt: skip
     """The advice that these outcomes support; `router` stands in for the one that ships."""
     _check(panel, wrong_cost)
@@ -220,16 +227,24 @@ def advise(
     scores = tuple(_score(name, reply, replies, drawn) for name, reply in replies.items())
     standings = tuple(_standing(b, panel, plan, replies, drawn, units) for b in range(len(panel.budgets)))
     over = interval(_lead(replies, LEARNED, FIXED), drawn, level=LEVEL)
-    best = priced.panel.utility.mean(axis=0).argmax(axis=1)
     made = Advice(
         use=DEFAULT, router={"name": router.name, "reader": str(router.provenance.get("reader", ""))}, reader=reader,
         dataset=panel.dataset, questions=len(panel.questions), unanswerable=int(there.sum()), units=units, group=group,
         judge=panel.judge, self_judged=bool(grader) and grader == reader, wrong_cost=wrong_cost, actions=panel.actions,
-        scores=scores, fixed={b: panel.actions[a] for b, a in zip(panel.budgets, best.tolist(), strict=True)},
+        scores=scores, ranked=_rank(priced.panel),
         standings=standings, learned_over_fixed=over, needed=None, unseen=0.0, small_needed=None,
         enough=_enough(standings, points), points=points,
     )  # fmt: skip
     return _decide(made)
+
+
+def _rank(panel: Panel) -> dict[int, tuple[str, ...]]:
+    """Budget -> the actions by their mean utility, the best first; of equals the first of the panel."""
+    means = panel.utility.mean(axis=0)
+    return {
+        budget: tuple(panel.actions[a] for a in np.argsort(-np.round(means[b], 12), kind="stable"))
+        for b, budget in enumerate(panel.budgets)
+    }
 
 
 def _check(panel: Panel, wrong_cost: float) -> None:
@@ -351,7 +366,7 @@ def _enough(standings: Sequence[Standing], points: float) -> int:
 
 
 def read_advice(
-    rows: Outcomes, *, judge: str, wrong_cost: float = WRONG_COST, draws: int = 10_000, seed: int = 0
+    rows: Outcomes, *, judge: str, wrong_cost: float = DEFAULT_WRONG_COST, draws: int = 10_000, seed: int = 0
 ) -> tuple[Advice, Priced]:
     """The advice of questions that have every outcome, and the priced panel behind it."""
     if not len(rows):

@@ -99,6 +99,11 @@ def test_advise_says_on_one_page_what_to_use_and_what_it_cannot_tell_and_writes_
         memory.add([note.to_dict() for note in load("sample").questions[0].history])
         decision = memory.decide("How big is the flat?", 64)
         assert (decision.router, decision.warnings) == ("advised", ())
+    fixed = json.loads(run("advise", "--questions", "mine.jsonl", *model(server), "--json").stdout)["fixed"]
+    with Memory(":memory:", router="advice/fixed.json", model=FakeChat(lambda ask: "x", name="m")) as memory:
+        memory.add([note.to_dict() for note in load("sample").questions[0].history])
+        taken = {budget: memory.decide("How big is the flat?", int(budget)).action for budget in fixed}
+        assert taken == fixed
 
 
 def test_json_holds_the_whole_advice_and_a_second_run_pays_nothing(server: Server, mine: Path) -> None:

@@ -12,6 +12,7 @@ from retcon.cli.options import flag, option
 from retcon.errors import InputError
 from retcon.lab.cli import options as lab
 from retcon.lab.cli import study, tell
+from retcon.ladder import DEFAULT_WRONG_COST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +71,7 @@ def advise(
     ] = None,
     wrong_cost: Annotated[
         float, option("--wrong-cost", "U", "What a wrong answer costs, where a right one gains 1.")
-    ] = 0.5,
+    ] = DEFAULT_WRONG_COST,
     protocol: Annotated[
         str | None, option("--protocol", "NAME", "product if the questions have notes, else controlled.")
     ] = None,
