@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from retcon import answer, jsonl, pack, retrieve, validate
 from retcon.candidates import count_hits, drop_filler, gather, top_up
 from retcon.deadline import UNLIMITED, TimeLimit, check_timeout
+from retcon.drafts import Drafts
 from retcon.embedding import Background, Identity, embed_missing, identify
 from retcon.errors import InputError, StoreError, quote
 from retcon.evidence import weigh
@@ -76,6 +77,8 @@ class _Case:
     budget: int
     count: Counter  # no text twice
     features: Mapping[str, float]  # those that the router reads
+    wrong_cost: float | None = None
+    safe: bool = False  # the router's thresholds count
 
 
 class Memory(Hints):
@@ -380,13 +383,14 @@ class Memory(Hints):
         *,
         where: Where | None = None,
         exclude: Collection[str] = (),
+        safe: bool = False,
         fill: bool = True,
         **words: Unpack[WhereWords],
     ) -> Decision:
-        """The decision alone: which action, by what numbers. Writes no text."""
+        """The decision alone: which action, by what numbers. Writes no text. `safe` means what it means to `recall`."""
         where = resolve(where, words)
         case = self._case(validate.query(query), check_budget(budget), where, fill=fill, embed=self.embedder)
-        return self._decide(case, None, check_actions(exclude))
+        return self._decide(replace(case, safe=safe), None, check_actions(exclude))
 
     def recall(
         self,
@@ -396,6 +400,8 @@ class Memory(Hints):
         where: Where | None = None,
         action: str | None = None,
         exclude: Collection[str] = (),
+        safe: bool = False,
+        drafts: int = 1,
         fill: bool = True,
         timeout: float | None = None,
         **words: Unpack[WhereWords],
@@ -407,15 +413,21 @@ class Memory(Hints):
         they do not suffice, an action without a model takes over, with a warning. An embedder has no more than them
         either, and nothing takes its place: `ModelTimeoutError`.
 
+        With `safe`, whole notes are replaced only where the router's threshold is reached; its certificate says what
+        that promises. With `drafts=2` two texts are written, those that the router names, and the better one is kept.
+
         `Recall.found` is False where nothing in memory is about the query. Then, and where too few notes share a word
         with it, the newest notes fill up; with `fill=False` they do not, and no text means that nothing was found.
         """
         started, limit = time.perf_counter(), self._limit(timeout)
         budget, exclude = check_budget(budget), check_actions(exclude)
+        texts = self.router.find_drafts(validate.whole("drafts", drafts, most=10))
+        if texts is not None and (safe or action is not None):
+            raise InputError("drafts are several texts to choose from: leave out safe and action, or drafts")
         where = resolve(where, words)
         embed = within(self.embedder, limit)
-        case = self._case(validate.query(query), budget, where, fill=fill, embed=embed)
-        return self._recall(case, self._decide(case, action, exclude), exclude, started, limit)
+        case = replace(self._case(validate.query(query), budget, where, fill=fill, embed=embed), safe=safe)
+        return self._recall(case, self._decide(case, action, exclude), exclude, started, limit, texts)
 
     def _limit(self, timeout: float | None) -> TimeLimit:
         """The time that the model has for a call which begins now."""
@@ -462,11 +474,13 @@ class Memory(Hints):
         x, budget = case.features, case.budget
         if action is not None:
             (action,) = check_actions([action])
-            free = self.router.decide(x, budget=budget)
+            free = self.router.decide(x, budget=budget, safe=case.safe)
             decision = replace_action(free, action, f"{action}: asked for by the caller", forced=True)
         else:
-            available = usable(self.chat if model else None)
-            decision = self.router.decide_next(x, budget=budget, available=available, exclude=exclude, climb=model)
+            decision = self.router.decide_next(
+                x, budget=budget, available=usable(self.chat if model else None), exclude=exclude, climb=model,
+                wrong_cost=case.wrong_cost, safe=case.safe,
+            )  # fmt: skip
         return self._mismatch.mark(decision)
 
     def _features(self, cluster: Cluster, budget: int, count: Counter) -> dict[str, float]:
@@ -483,13 +497,18 @@ class Memory(Hints):
             )
 
     def _recall(
-        self, case: _Case, decision: Decision, exclude: tuple[str, ...], started: float, limit: TimeLimit
-    ) -> Recall:
+        self, case: _Case, decision: Decision, exclude: tuple[str, ...], started: float, limit: TimeLimit,
+        drafts: Drafts | None = None,
+    ) -> Recall:  # fmt: skip
+        performer = replace(self._performer, count=case.count)
         safe = partial(self._safe_action, case, (*exclude, decision.action))
-        found = replace(self._performer, count=case.count).perform(case.cluster, decision, safe, limit)
+        if drafts is None:
+            found = performer.perform(case.cluster, decision, safe, limit)
+        else:
+            found = performer.choose(case.cluster, decision, drafts, exclude, safe, limit)
         found = replace(
             found,
-            tried=tuple(dict.fromkeys((*exclude, decision.action, found.action))),
+            tried=tuple(dict.fromkeys((*exclude, found.decision.action, found.action))),
             usage=replace(found.usage, seconds=time.perf_counter() - started),
             again=partial(self._escalate, case),
         )
@@ -528,6 +547,7 @@ class Memory(Hints):
         max_looks: int = 4,
         max_tokens: int | None = None,
         safe: bool = False,
+        wrong_cost: float | None = None,
         fill: bool = True,
         timeout: float | None = None,
         seen: Callable[[Look], None] | None = None,
@@ -544,10 +564,15 @@ class Memory(Hints):
         With `safe` no right answer that whole notes give is lost: a look at them comes before the others, which are
         what `max_looks` then bounds. Where the reader fails at that look, its error is raised.
 
+        `wrong_cost` is what a wrong answer costs where a right one brings 1, .5 if not said, for a router that has
+        learned prices. Looks then go on until a reply is likely enough to be right, and the best one is given only
+        where that pays (`Answer.confidence`, `Answer.refused`); with `safe`, what whole notes answer always is.
+
         With `fill=False` a question that nothing in memory is about costs no call.
         """
         where = resolve(where, words)
-        return finish(self._climb(question, budget, where, max_looks, max_tokens, safe, fill, timeout), seen)
+        looks = self._climb(question, budget, where, max_looks, max_tokens, safe, wrong_cost, fill, timeout)
+        return finish(looks, seen)
 
     def ask_stream(
         self,
@@ -558,6 +583,7 @@ class Memory(Hints):
         max_looks: int = 4,
         max_tokens: int | None = None,
         safe: bool = False,
+        wrong_cost: float | None = None,
         fill: bool = True,
         timeout: float | None = None,
         **words: Unpack[WhereWords],
@@ -568,11 +594,13 @@ class Memory(Hints):
         parts of an answer: whether a reply is one shows only at its end.
         """
         where = resolve(where, words)
-        return _answer_last(self._climb(question, budget, where, max_looks, max_tokens, safe, fill, timeout))
+        return _answer_last(
+            self._climb(question, budget, where, max_looks, max_tokens, safe, wrong_cost, fill, timeout)
+        )
 
     def _climb(
         self, question: str, budget: int, where: Where, max_looks: int, max_tokens: int | None, safe: bool,
-        fill: bool, timeout: float | None,
+        wrong_cost: float | None, fill: bool, timeout: float | None,
     ) -> Generator[Look, None, Answer]:  # fmt: skip
         """The looks of one ask, not begun yet; what is wrong with its words is told at once."""
         if self.chat is None:
@@ -580,35 +608,32 @@ class Memory(Hints):
         timeout = None if timeout is None else check_timeout(timeout)
         return self._take_looks(
             self.chat, validate.query(question), check_budget(budget), where, safe=safe, timeout=timeout, fill=fill,
+            wrong_cost=self.router.choose_price(wrong_cost),
             max_looks=validate.whole("max_looks", max_looks, most=100),
             max_tokens=math.inf if max_tokens is None else validate.whole("max_tokens", max_tokens, most=10**12),
         )  # fmt: skip
 
     def _take_looks(
-        self,
-        reader: Chat,
-        question: str,
-        budget: int,
-        where: Where,
-        *,
-        safe: bool,
-        timeout: float | None,
-        fill: bool,
-        **bounds: Any,
-    ) -> Generator[Look, None, Answer]:
+        self, reader: Chat, question: str, budget: int, where: Where, *, safe: bool, wrong_cost: float | None,
+        timeout: float | None, fill: bool, **bounds: Any,
+    ) -> Generator[Look, None, Answer]:  # fmt: skip
         started, limit = time.perf_counter(), self._limit(timeout)
         embed = within(self.embedder, limit)
-        case = self._case(question, budget, where, fill=fill, embed=embed)
+        case = replace(self._case(question, budget, where, fill=fill, embed=embed), wrong_cost=wrong_cost)
+        ladder = self.router.ladder_at(wrong_cost)
         decision = first_look(self._decide(case, None, ()), whole=safe)
         decision = self._reader_mismatch.mark(decision)
         order = decision.order  # empty where the router has no ladder: then every action may have its turn
+        weighed = self.router.weigh(case.cluster)
         return (
             yield from climb(
                 question,
                 self._recall(case, decision, (), started, limit),
-                read=partial(answer.read, chat=reader, cache=self.store, limit=limit),
+                read=partial(answer.read, chat=reader, cache=self.store, limit=limit, weigh=weighed),
                 find_next=partial(self._next, case, limit),
                 steps={*order, *self.router.own_actions(usable(self.chat))} if order else (),
+                stop=0.0 if ladder is None else ladder.stop(budget),
+                accept=0.0 if ladder is None else ladder.accept(budget),
                 safe=safe,
                 late=lambda: limit.over,
                 **bounds,

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from retcon.ladder import Answer, Look
 from retcon.note import Claim, Decision, Dropped, Fidelity, Hit, Note, Recall, Record, Source, Usage
+from retcon.why import explain_confidence
 
 
 class Progress(Protocol):
@@ -267,7 +268,8 @@ def decision(found: Decision) -> None:
     out()
     table(((action, f"{score:.6g}") for action, score in found.utilities.items()), "action", ">utility")
     out()
-    out(f"advantage {found.advantage:.6g}, threshold {found.threshold:.6g}")
+    threshold = "no threshold" if found.threshold is None else f"threshold {found.threshold:.6g}"
+    out(f"advantage {found.advantage:.6g}, {threshold}")
     out()
     table(((name, f"{value:.4f}") for name, value in found.features.items()), "feature", ">value")
 
@@ -339,15 +341,24 @@ def _reader_words(found: Look) -> str:
 
 
 def answer(found: Answer, *, looks: bool) -> None:
-    """The end of the climb: the answer, or that memory does not hold it; what all looks cost, if they were shown."""
+    """The end of the climb: the answer, or that memory does not hold it; what all looks cost, if they were shown.
+
+    How sure it is goes to standard error, where the looks are shown or a reply was refused.
+    """
+    sure = explain_confidence(found)
     if looks:
         with contextlib.redirect_stdout(sys.stderr):
             if len(found.looks) > 1:
                 out(f"{len(found.looks)} looks, {cost(found.usage)}")
+            if sure is not None and not found.refused:
+                out(sure)
             out()
     for warning in found.warnings:
         warn(warning)
-    block(found.text if found.text is not None else "not in memory", mark="")
+    if found.refused:
+        warn(f'the best reply, "{found.look.reply}", is {sure}; a lower --wrong-cost would give it')
+    nothing = "not sure enough to answer" if found.refused else "not in memory"
+    block(nothing if found.text is None else found.text, mark="")
 
 
 def cache_counts(counts: Mapping[str, int]) -> str:

@@ -274,6 +274,8 @@ def recall(
     which: opt.Which,
     action: opt.Action = None,
     exclude: opt.Exclude = None,
+    safe: opt.Safe = False,
+    drafts: Annotated[int, option("--drafts", "N", "Write so many texts, and keep the best by what they show.")] = 1,
     fill: opt.Fill = True,
     setup: opt.Setup,
     text_only: Annotated[bool, flag("--text", "Print the packed text and nothing else.")] = False,
@@ -284,7 +286,10 @@ def recall(
     """Print the best text within a budget, and why."""
     words = opt.text_of(query, "query")
     with setup.open(db, needed_by=opt.needs_model(action)) as memory:
-        found = memory.recall(words, budget, where=which.where(), action=action, exclude=exclude or (), fill=fill)
+        found = memory.recall(
+            words, budget, where=which.where(), action=action, exclude=exclude or (), safe=safe, drafts=drafts,
+            fill=fill,
+        )  # fmt: skip
     if as_json:
         return show.document(found.to_dict())
     return show.text(found) if text_only else show.recall(found, verbose=verbose)
@@ -300,6 +305,7 @@ def decide(
     budget: opt.Budget = opt.BUDGET,
     which: opt.Which,
     exclude: opt.Exclude = None,
+    safe: opt.Safe = False,
     fill: opt.Fill = True,
     setup: opt.Setup,
     db: opt.Db = opt.DB,
@@ -311,7 +317,7 @@ def decide(
     """
     words = opt.text_of(query, "query")
     with setup.open(db) as memory:
-        found = memory.decide(words, budget, where=which.where(), exclude=exclude or (), fill=fill)
+        found = memory.decide(words, budget, where=which.where(), exclude=exclude or (), safe=safe, fill=fill)
     return show.document(found.to_dict()) if as_json else show.decision(found)
 
 
@@ -330,6 +336,10 @@ def ask(
         int | None, option("--max-tokens", "N", "No further look once the model read and wrote so many.", min=1)
     ] = None,
     safe: Annotated[bool, flag("--safe", "One look more, at whole notes, comes first.")] = False,
+    wrong_cost: Annotated[
+        float | None,
+        option("--wrong-cost", "X", "What a wrong answer costs, where a right one brings 1. [default: .5]"),
+    ] = None,
     fill: opt.Fill = True,
     setup: opt.Setup,
     verbose: Annotated[
@@ -343,6 +353,9 @@ def ask(
     A model reads what recall gives. While it finds no answer there, the next best recall is tried, each within the
     same budget. Standard output gets the answer; the looks are shown on standard error as they happen, at a terminal
     or with --verbose. The exit code is 0 also where the answer is not in memory.
+
+    A router that has learned prices gives an answer only where that pays: with --wrong-cost 0 nearly always, and the
+    more a wrong answer costs the more rarely.
     """
     words = opt.text_of(question, "question")
     numbers = count(1)
@@ -350,6 +363,7 @@ def ask(
     with setup.open(db, needed_by="ask") as memory:
         found = memory.ask(
             words, budget, where=which.where(), max_looks=max_looks, max_tokens=max_tokens, safe=safe, fill=fill,
+            wrong_cost=wrong_cost,
             seen=(lambda look: show.look(look, next(numbers), verbose=verbose)) if shown else None,
         )  # fmt: skip
     return show.document(found.to_dict()) if as_json else show.answer(found, looks=shown)

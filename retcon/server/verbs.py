@@ -312,7 +312,7 @@ class HttpVerbs:
         where = self._where(grant, body)
         with span("retcon.decide", budget=body.budget) as current:
             found = self.memory.decide(
-                body.query, body.budget, where=where, exclude=tuple(body.exclude), fill=body.fill
+                body.query, body.budget, where=where, exclude=tuple(body.exclude), safe=body.safe, fill=body.fill
             )
             current.set_attribute("action", found.action)
         parts = contributions(self.memory.router, found)
@@ -326,7 +326,7 @@ class HttpVerbs:
         with span("retcon.recall", budget=body.budget) as current:
             found = self.memory.recall(
                 body.query, body.budget, where=where, action=body.action, exclude=tuple(body.exclude),
-                fill=body.fill,
+                safe=body.safe, drafts=body.drafts, fill=body.fill,
             )  # fmt: skip
             current.set_attribute("action", found.action)
             current.set_attribute("tokens", found.tokens)
@@ -353,7 +353,7 @@ class HttpVerbs:
         with span("retcon.ask", budget=body.budget) as current:
             looks = self.memory.ask_stream(
                 question, body.budget, where=where, max_looks=body.max_looks, max_tokens=body.max_tokens,
-                safe=body.safe, fill=body.fill,
+                safe=body.safe, wrong_cost=body.wrong_cost, fill=body.fill,
             )  # fmt: skip
             held: list[Event] = []
             for number, step in enumerate(looks):
@@ -492,7 +492,7 @@ def _hit(hit: Hit) -> dict[str, Any]:
 def _seen(look: Look, number: int) -> dict[str, Any]:
     """A look in brief: the answer at the end holds all of it."""
     told = look.to_dict()
-    brief = {name: told[name] for name in ("action", "abstained", "error", "usage")}
+    brief = {name: told[name] for name in ("action", "abstained", "confidence", "error", "usage")}
     brief["abstained"] = look.abstained and look.error is None  # a reader that failed has not read it
     return {"look": number, **brief, "tokens": look.recall.tokens, "budget": look.recall.budget}
 
