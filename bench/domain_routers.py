@@ -32,8 +32,8 @@ ROUTERS = ROOT / "retcon" / "routers"
 COUNTS = (2, 3)  # of drafts
 DECIMALS = 6
 LICENCES = {
-    "domains": "learned from data under permissive licences: LongMemEval (MIT), LifeBench (Apache 2.0), MemoryAgentBench"
-    " (MIT), FriendsQA (Apache 2.0), TimeQA (BSD 3-Clause)",
+    "domains": "learned from data under permissive licences: LongMemEval (MIT), LifeBench (Apache 2.0),"
+    " MemoryAgentBench (MIT), FriendsQA (Apache 2.0), TimeQA (BSD 3-Clause)",
     "domains-nc": "CC BY-NC 4.0 (LoCoMo, TimelineQA): learned from data that may not be used commercially",
 }
 
@@ -73,8 +73,8 @@ def _tell(name: str, domains: Sequence[Domain]) -> dict[str, Any]:
         "license": LICENCES[name],
         "types": "guessed",
         "judge": "llm",
-        "thresholds": "at each budget the strictest of the domains' thresholds, each certified (alpha .05, delta .10) for"
-        " a response learned on the others",
+        "thresholds": "at each budget the strictest of the domains' thresholds, each certified (alpha .05, delta .10)"
+        " for a response learned on the others",
         "command": "python -m bench.domain_routers",
     }
 
