@@ -413,8 +413,8 @@ class Memory(Hints):
         they do not suffice, an action without a model takes over, with a warning. An embedder has no more than them
         either, and nothing takes its place: `ModelTimeoutError`.
 
-        With `safe`, whole notes are replaced only where the router's threshold is reached; what that promises is in its
-        certificate. With `drafts`, so many texts are written, and one is kept by what they show.
+        With `safe`, whole notes are replaced only where the router's threshold is reached; its certificate says what
+        that promises. With `drafts=2` two texts are written, those that the router names, and the better one is kept.
 
         `Recall.found` is False where nothing in memory is about the query. Then, and where too few notes share a word
         with it, the newest notes fill up; with `fill=False` they do not, and no text means that nothing was found.

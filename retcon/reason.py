@@ -85,7 +85,7 @@ def _by_selection(router: Decider, decision: Decision, selected: str) -> str:
     mu, at = decision.utilities, router.nearest_fixed(decision.budget)
     first = router.fixed[at][0]
     place = "selected" if selected == first else f"selected, next after {first},"
-    where = f"at {at} tokens{'' if at == decision.budget else ', the nearest learned,'}{_learned_on(router)}"
+    where = f"at {at} tokens{'' if at == decision.budget else ' (the nearest learned)'}{_learned_on(router)}"
     if router.margin is None:
         return f"{place} {where}; the router steps aside"
     best = max(mu, key=mu.__getitem__)
