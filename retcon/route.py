@@ -493,9 +493,10 @@ class Router:
         Path(path).write_text(text + "\n", encoding="ascii", newline="\n")
 
 
-# Those that ship. "-free" knows only actions that no model writes. The two of LoCoMo are learned from data under
-# CC BY-NC 4.0, and say so; the others are free of it.
-SHIPPED = ("evidence-fit", "longmemeval", "longmemeval-free", "locomo", "locomo-free")
+# Those that ship. "domains" is learned on five domains, "domains-nc" on two more; the others each on one, with an
+# earlier retriever and renderer. "-free" knows only actions that no model writes. "domains-nc" and the two of LoCoMo are
+# learned from data under CC BY-NC 4.0, and say so; the others are free of it.
+SHIPPED = ("evidence-fit", "domains", "domains-nc", "longmemeval", "longmemeval-free", "locomo", "locomo-free")
 
 
 @lru_cache(maxsize=len(SHIPPED))
@@ -509,10 +510,10 @@ def load_shipped(name: str) -> Router:
 def default_router(*, writes: bool = False) -> Router:
     """The router of a memory that was given none.
 
-    With a model that writes, one learned on LongMemEval. Without one, the evidence-fit rule: whole notes where all of
-    them fit, else Extract, so that more budget never shows less (`bench.budgets`).
+    With a model that writes, the one learned on five domains. Without one, the evidence-fit rule: whole notes where all
+    of them fit, else Extract, so that more budget never shows less (`bench.budgets`).
     """
-    return load_shipped("longmemeval" if writes else "evidence-fit")
+    return load_shipped("domains" if writes else "evidence-fit")
 
 
 # Reading and checking.

@@ -13,7 +13,7 @@ import typer
 from retcon.cli import show
 
 if TYPE_CHECKING:
-    from retcon.lab.advise import AdviceResult
+    from retcon.lab.advice_page import AdviceResult, Part
     from retcon.lab.bench import BenchResult, StudyResult
     from retcon.lab.calibrate import Threshold
     from retcon.lab.cli.options import Prices
@@ -232,14 +232,27 @@ def _study_dict(found: StudyResult) -> dict[str, Any]:
 
 
 def advice(found: AdviceResult) -> None:
-    """The advice, where it is, and how its router is used."""
-    for line in found.lines:
-        show.fold(line)
-    show.out()
-    for what, path in found.files.items():
-        show.out(f"{what:<12} {path}")
-    if "router" in found.files:
-        show.out(f"to use it: Memory(..., router={str(found.files['router'])!r}), or retcon recall --router")
+    """The page, and where everything is."""
+    show.fold(found.page.title)
+    for part in found.page.parts:
+        _part(part)
+    if found.incomplete:
+        show.warn(f"{show.plural(len(found.incomplete), 'question')} left out: an outcome is missing")
+    show.fold(", ".join(f"{what}: {path}" for what, path in found.files.items()))
+
+
+def _part(part: Part) -> None:
+    from retcon.lab.advice_page import Points, Table
+
+    if isinstance(part, Table):
+        show.out()
+        show.table(part.rows, *part.columns)
+    elif isinstance(part, Points):
+        show.out(f"{part.heading}:")
+        for line in part.lines:
+            show.block(line, mark="- ", then="  ")
+    else:
+        show.fold(part)
 
 
 def report(found: ReportFiles) -> None:
