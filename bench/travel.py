@@ -185,6 +185,20 @@ def learn_safe(domains: Sequence[Domain]) -> Safe:
     return Safe(response, FEATURES, np.max(taus, axis=0))
 
 
+def learn_shipped_safe(domains: Sequence[Domain]) -> Safe:
+    """The router's own response; of each domain the certified threshold of one learned on the others, the strictest.
+
+    Added after the analysis was frozen: a file has one response, and it is the router's.
+    """
+    aside = learn_aside(domains, SERVED)
+    used = [domain.with_features(aside.form.features) for domain in domains]
+    taus = [
+        _certify(response, domain)
+        for domain, response in leave_out(used, lambda rest: fit_response(rest, aside.form.penalty))
+    ]
+    return Safe(aside.response, aside.form.features, np.max(taus, axis=0))
+
+
 def _certify(response: Linear, domain: Domain) -> Array:
     best, lead = advantage(response, domain)
     right, there = domain.verdicts["llm"], domain.answerable
@@ -235,6 +249,7 @@ LEARNERS: Mapping[str, Learn] = {
     "ladder 0.5, nothing written": partial(learn_price, wrong_cost=0.5, actions=FREE),
     "free router": partial(learn_aside, features=SERVED, actions=FREE),
     "safe": learn_safe,
+    "safe, as shipped": learn_shipped_safe,
 }
 CONSTANT: Mapping[str, Policy] = {
     "evidence-fit": play_fit,
@@ -419,7 +434,9 @@ def report(domain: Domain, learned: Mapping[str, Policy], ranked: Sequence[Seque
         "chosen": {name: tell(policy) for name, policy in learned.items() if tell(policy) is not None},
         "policies": {name: score(each, domain) for name, each in played.items()},
         "differences": differences,
-        "harm": {name: harm(played[name], domain) for name in ("safe", FIXED, ROUTER, "ladder 0.5")},
+        "harm": {
+            name: harm(played[name], domain) for name in ("safe", "safe, as shipped", FIXED, ROUTER, "ladder 0.5")
+        },
         "confidence": describe_confidence(sure, domain),
         "checks": check(domain, learned),
     }

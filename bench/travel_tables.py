@@ -175,7 +175,7 @@ def safe_table(found: Found) -> str:
     """Right answers of whole notes that `safe` lost in a domain left out, with the exact upper bound (95 %)."""
     rows = []
     for domain, each in found["domains"].items():
-        harm = each["harm"]["safe"]
+        harm = each["harm"]["safe, as shipped"]
         cells = [f"{lost} (≤ {_number(most)})" for lost, most in zip(harm["harms"], harm["at_most"], strict=True)]
         replaced = _mean(harm["replaced"])
         rows.append([domain, str(harm["questions"]), *cells, f"{replaced:.0%}"])
