@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from retcon.errors import MissingExtraError
-from retcon.lab import bench
+from retcon.lab import bench, learn
 from retcon.lab.advise import (
     DEFAULT,
     FEW,
@@ -21,11 +21,12 @@ from retcon.lab.advise import (
     Standing,
     read_advice,
 )  # fmt: skip
-from retcon.lab.outcomes import Outcomes
+from retcon.lab.outcomes import Outcomes, Panel
 from retcon.lab.report.figures import crossover_figure
 from retcon.lab.report.studies import Readings
 from retcon.lab.stats import Estimate
 from retcon.ladder import DEFAULT_WRONG_COST
+from retcon.operate import ACTIONS
 
 MOST = 10_000  # questions; a larger number says no more than "more"
 YOURS = "What is best for your notes: the sample is one invented person's talks. retcon advise --questions asks yours."
@@ -305,22 +306,20 @@ def write_advice(
     rows, incomplete = bench.split_complete(table, judge=judge)
     made, priced = read_advice(rows, judge=judge, wrong_cost=wrong_cost, draws=draws, seed=seed)
     files = {"outcomes": out / bench.OUTCOMES}
-    if not sample:
-        files |= _save_routers(
-            bench.learn_router(rows, priced.panel, name="advised", group=made.group, seed=seed), made, out
-        )
+    files |= {} if sample else _save_routers(rows, priced.panel, made, out, seed)
     files |= _draw_crossover(table, out, judge, draws, seed)
     page = sample_page(made) if sample else own_page(made, files)
     (out / PAGE).write_text(page.markdown(), encoding="utf-8")
     return AdviceResult(made, page, incomplete, files | {"page": out / PAGE})
 
 
-def _save_routers(learned: bench.LearnedRouter | None, advice: Advice, out: Path) -> dict[str, Path]:
-    """The learned router, and one that takes the fixed actions; none where no memory offers an action."""
-    if learned is None:
+def _save_routers(rows: Outcomes, panel: Panel, advice: Advice, out: Path, seed: int) -> dict[str, Path]:
+    """A router learned on all of the questions, and one that takes the fixed actions; none of arms no memory offers."""
+    if not set(panel.actions) <= set(ACTIONS):
         return {}
-    learned.router.save(out / ROUTER)
-    replace(learned.router, name="advised-fixed", fixed=advice.ranked, margin=None).save(out / FIXED_ROUTER)
+    learned = learn.fit_router(rows, panel, name="advised", group=advice.group, seed=seed)
+    learned.save(out / ROUTER)
+    replace(learned, name="advised-fixed", fixed=advice.ranked, margin=None).save(out / FIXED_ROUTER)
     return {"router": out / ROUTER, "fixed": out / FIXED_ROUTER}
 
 
