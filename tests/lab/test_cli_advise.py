@@ -89,7 +89,7 @@ def test_advise_says_on_one_page_what_to_use_and_what_it_cannot_tell_and_writes_
     for word in ("KEEP THE ROUTER THAT SHIPS", "What this cannot tell:", "the reader judged its own replies"):
         assert word in said
     page = (folder / "advice/advice.md").read_text()
-    for name in ("default", "fixed", "learned", "ladder", "always retain", "always extract", "always hybrid"):
+    for name in ("default", "fixed", "learned", "ladder", "retain", "extract", "hybrid"):
         assert f"\n| {name} | ." in page
     router = Router.load("advice/router.json")
     known = {name: router.provenance[name] for name in ("dataset", "setting", "model", "judge", "retriever")}
