@@ -29,6 +29,7 @@ from bench.fidelity import table as fidelity_table
 from bench.finding.page import TABLES as FINDING
 from bench.first_gate import table as gate_table
 from bench.found import table as found_table
+from bench.headline import tables as headline_tables
 from bench.ladder_forms import table as ladder_table
 from bench.languages import table as languages_table
 from bench.load import attacked_table, soak_table
@@ -140,6 +141,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **{f"pilot-{name}": partial(_pilot, f"pilot-{name}") for name in PILOT},
     **{name: partial(_finding, name) for name in FINDING},
     **shown_tables(),
+    **headline_tables(),
 }
 
 

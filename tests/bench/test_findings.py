@@ -64,7 +64,7 @@ def test_gains_that_never_fall_to_zero_have_no_crossover(low: float, high: float
     found = crossing(columns(low, high), columns(0.2, 0.8), BUDGETS, resample(40, seed=1, draws=200))
     assert (found["budget"], found["side"], found["no_zero"]) == (None, side, 1)
     assert round_numbers(found)["full_fit"] == {"share": None, "low": None, "high": None, "no_zero": 1.0}
-    assert doc_tables._at(found, BUDGETS) == {"above": "above 128", "below": "below 32"}[side]
+    assert doc_tables.at_budget(found, BUDGETS) == {"above": "above 128", "below": "below 32"}[side]
 
 
 def test_how_often_resamples_have_no_zero_is_counted() -> None:
