@@ -8,6 +8,7 @@ forms of "I do not know" at the start of a reply count too.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from retcon.cache import CachedChat, Replies, owners
 from retcon.deadline import UNLIMITED, TimeLimit
@@ -48,8 +49,18 @@ _OTHER_FORMS = re.compile(
 _OPENING = " \t\n\"'“”‘’«*_`([.-"  # what may stand before the first word of a reply
 
 
-def read(recall: Recall, *, chat: Chat, cache: Replies, limit: TimeLimit = UNLIMITED) -> Look:
-    """What the reader says to the recalled text; a text that it has read before is answered from the cache."""
+def read(
+    recall: Recall,
+    *,
+    chat: Chat,
+    cache: Replies,
+    limit: TimeLimit = UNLIMITED,
+    weigh: Callable[[str, str], float] | None = None,
+) -> Look:
+    """What the reader says to the recalled text; a text that it has read before is answered from the cache.
+
+    `weigh` says how likely a reply to the text shown is right.
+    """
     if not recall.text:
         return Look(recall, "", True, recall.usage)
     meter = Meter(chat, limit)
@@ -63,7 +74,9 @@ def read(recall: Recall, *, chat: Chat, cache: Replies, limit: TimeLimit = UNLIM
         reply = error
     if isinstance(reply, ModelError):
         return Look(recall, "", True, recall.usage + meter.usage, reply)
-    return Look(recall, reply.text.strip(), abstains(reply.text), recall.usage + meter.usage)
+    said, abstained = reply.text.strip(), abstains(reply.text)
+    confidence = None if abstained or weigh is None else weigh(said, recall.text)
+    return Look(recall, said, abstained, recall.usage + meter.usage, confidence=confidence)
 
 
 def prompt(

@@ -20,12 +20,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter as Tally
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from operator import mul
 from typing import Any, NamedTuple
 
+from retcon import deadline
 from retcon.errors import RouterError, few
 from retcon.evidence import query_words
 from retcon.language import Language
@@ -87,18 +89,22 @@ class Witnesses:
         worth, found = -1.0, Witness(0, frozenset(), frozenset(), frozenset())
         for each in self.sentences:
             holds = self._share(new, each.words)
-            if holds * (1 + _BASE) > worth and (value := holds * (_BASE + self._share(self.asked, each.words))) > worth:
+            if holds * (1 + _BASE) > worth and (value := holds * (_BASE + self.cover(each.words))) > worth:
                 worth, found = value, each
         stated = self._share(new, found.words)
         return {
-            "held": stated * self._share(self.asked, found.words),
+            "held": stated * self.cover(found.words),
             "stated": stated,
             "said": self._spoken_by(found),
             "dated": 2 * len(self.dates & found.words) / len(self.dates) - 1 if self.dates else 0.0,
             "rank": math.log1p(found.place),
             "flat": self.flat,
-            "echoed": self._share(self.asked, _content(self.language.stems(shown), self.language)),
+            "echoed": self.cover(_content(self.language.stems(shown), self.language)),
         }
+
+    def cover(self, words: Set[str]) -> float:
+        """The share of the question's words that is among these stems, each by how rare it is."""
+        return self._share(self.asked, words)
 
     def _share(self, wanted: Set[str], there: Set[str]) -> float:
         """The share of some words that is there, each by how rare it is."""
@@ -117,6 +123,7 @@ class Witnesses:
 def _testify(cluster: Cluster) -> Iterator[Witness]:
     language = cluster.language
     for place, hit in enumerate(cluster.hits):
+        deadline.check()
         note = hit.note
         voice = frozenset(language.stems(note.speaker)) if note.speaker else frozenset()
         about = voice | frozenset(language.stems(language.spoken_date(note.timestamp)))
@@ -134,7 +141,8 @@ def _content(stems: list[str], language: Language) -> frozenset[str]:
 def _flatness(cluster: Cluster) -> float:
     scores = [hit.score for hit in cluster.hits]
     best = max(scores, default=0.0)
-    return scores[min(_FIFTH, len(scores) - 1)] / best if best > 0 else 0.0
+    # a reranker's scores, and cosines, may lie below 0
+    return max(scores[min(_FIFTH, len(scores) - 1)] / best, 0.0) if best > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +165,14 @@ class Confidence:
         used = [signals[name] for name in self.signals]
         odds = math.fsum((self.intercept, *map(mul, self.weights, used)))
         return 1 / (1 + math.exp(-odds)) if odds > -700 else 0.0
+
+    def weigh(self, cluster: Cluster) -> Callable[[str, str], float]:
+        """From a reply and the text that was shown to how likely the reply is right, by these candidates.
+
+        They are read once, when the first reply comes.
+        """
+        read_once = cache(lambda: Witnesses.of(cluster))
+        return lambda reply, shown: self(read_once().signals(reply, shown))
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Confidence:

@@ -76,6 +76,7 @@ class _Case:
     budget: int
     count: Counter  # no text twice
     features: Mapping[str, float]  # those that the router reads
+    wrong_cost: float | None = None
 
 
 class Memory(Hints):
@@ -465,8 +466,10 @@ class Memory(Hints):
             free = self.router.decide(x, budget=budget)
             decision = replace_action(free, action, f"{action}: asked for by the caller", forced=True)
         else:
-            available = usable(self.chat if model else None)
-            decision = self.router.decide_next(x, budget=budget, available=available, exclude=exclude, climb=model)
+            decision = self.router.decide_next(
+                x, budget=budget, available=usable(self.chat if model else None), exclude=exclude, climb=model,
+                wrong_cost=case.wrong_cost,
+            )  # fmt: skip
         return self._mismatch.mark(decision)
 
     def _features(self, cluster: Cluster, budget: int, count: Counter) -> dict[str, float]:
@@ -528,6 +531,7 @@ class Memory(Hints):
         max_looks: int = 4,
         max_tokens: int | None = None,
         safe: bool = False,
+        wrong_cost: float | None = None,
         fill: bool = True,
         timeout: float | None = None,
         seen: Callable[[Look], None] | None = None,
@@ -544,10 +548,15 @@ class Memory(Hints):
         With `safe` no right answer that whole notes give is lost: a look at them comes before the others, which are
         what `max_looks` then bounds. Where the reader fails at that look, its error is raised.
 
+        `wrong_cost` is what a wrong answer costs where a right one brings 1, .5 if not said, for a router that has
+        learned prices. Looks then go on until a reply is likely enough to be right, and the best one is given only
+        where that pays (`Answer.confidence`, `Answer.refused`); with `safe`, what whole notes answer always is.
+
         With `fill=False` a question that nothing in memory is about costs no call.
         """
         where = resolve(where, words)
-        return finish(self._climb(question, budget, where, max_looks, max_tokens, safe, fill, timeout), seen)
+        looks = self._climb(question, budget, where, max_looks, max_tokens, safe, wrong_cost, fill, timeout)
+        return finish(looks, seen)
 
     def ask_stream(
         self,
@@ -558,6 +567,7 @@ class Memory(Hints):
         max_looks: int = 4,
         max_tokens: int | None = None,
         safe: bool = False,
+        wrong_cost: float | None = None,
         fill: bool = True,
         timeout: float | None = None,
         **words: Unpack[WhereWords],
@@ -568,11 +578,13 @@ class Memory(Hints):
         parts of an answer: whether a reply is one shows only at its end.
         """
         where = resolve(where, words)
-        return _answer_last(self._climb(question, budget, where, max_looks, max_tokens, safe, fill, timeout))
+        return _answer_last(
+            self._climb(question, budget, where, max_looks, max_tokens, safe, wrong_cost, fill, timeout)
+        )
 
     def _climb(
         self, question: str, budget: int, where: Where, max_looks: int, max_tokens: int | None, safe: bool,
-        fill: bool, timeout: float | None,
+        wrong_cost: float | None, fill: bool, timeout: float | None,
     ) -> Generator[Look, None, Answer]:  # fmt: skip
         """The looks of one ask, not begun yet; what is wrong with its words is told at once."""
         if self.chat is None:
@@ -580,35 +592,32 @@ class Memory(Hints):
         timeout = None if timeout is None else check_timeout(timeout)
         return self._take_looks(
             self.chat, validate.query(question), check_budget(budget), where, safe=safe, timeout=timeout, fill=fill,
+            wrong_cost=self.router.choose_price(wrong_cost),
             max_looks=validate.whole("max_looks", max_looks, most=100),
             max_tokens=math.inf if max_tokens is None else validate.whole("max_tokens", max_tokens, most=10**12),
         )  # fmt: skip
 
     def _take_looks(
-        self,
-        reader: Chat,
-        question: str,
-        budget: int,
-        where: Where,
-        *,
-        safe: bool,
-        timeout: float | None,
-        fill: bool,
-        **bounds: Any,
-    ) -> Generator[Look, None, Answer]:
+        self, reader: Chat, question: str, budget: int, where: Where, *, safe: bool, wrong_cost: float | None,
+        timeout: float | None, fill: bool, **bounds: Any,
+    ) -> Generator[Look, None, Answer]:  # fmt: skip
         started, limit = time.perf_counter(), self._limit(timeout)
         embed = within(self.embedder, limit)
-        case = self._case(question, budget, where, fill=fill, embed=embed)
+        case = replace(self._case(question, budget, where, fill=fill, embed=embed), wrong_cost=wrong_cost)
+        ladder = self.router.ladder_at(wrong_cost)
         decision = first_look(self._decide(case, None, ()), whole=safe)
         decision = self._reader_mismatch.mark(decision)
         order = decision.order  # empty where the router has no ladder: then every action may have its turn
+        weighed = self.router.weigh(case.cluster)
         return (
             yield from climb(
                 question,
                 self._recall(case, decision, (), started, limit),
-                read=partial(answer.read, chat=reader, cache=self.store, limit=limit),
+                read=partial(answer.read, chat=reader, cache=self.store, limit=limit, weigh=weighed),
                 find_next=partial(self._next, case, limit),
                 steps={*order, *self.router.own_actions(usable(self.chat))} if order else (),
+                stop=0.0 if ladder is None else ladder.stop(budget),
+                accept=0.0 if ladder is None else ladder.accept(budget),
                 safe=safe,
                 late=lambda: limit.over,
                 **bounds,

@@ -37,6 +37,11 @@ def read_budget(value: Any) -> int:
     return whole
 
 
+def read_price(value: Any) -> float:
+    """A price, also where it is written as the key of an object."""
+    return float(value) if isinstance(value, str) and len(value) < 20 else read_number(value)
+
+
 def is_label(value: Any) -> bool:
     """Whether the value is a name of 1 to 100 printable characters."""
     return isinstance(value, str) and 0 < len(value) <= 100 and value.isprintable()

@@ -7,14 +7,15 @@ that fits and calibrates routers is never imported here.
 
 A learned router may follow fit: where every candidate note fits it retains, where none does it replaces, whatever it
 predicts. It may carry a ladder: orders in which to try actions when the reader finds no answer, with a linear response
-per order. And it may carry a certificate: what its thresholds promise, and on what configuration.
+per order; with a confidence, one ladder more for each price of a wrong answer that it learned. And it may carry a
+certificate: what its thresholds promise, and on what configuration.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
@@ -27,11 +28,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from retcon.confidence import Confidence
 from retcon.errors import InputError, RouterError, few, message_of, quote
 from retcon.features import BUDGET_UNIT, FEATURES, PLACES
-from retcon.ladder import DEFAULT_ORDER, LARGEST_BUDGET, Ladder, next_look, replace_action, take_look
-from retcon.note import RETAIN, Decision
-from retcon.plain import is_label, read_budget, read_flag, read_number
+from retcon.ladder import (
+    DEFAULT_ORDER,
+    DEFAULT_WRONG_COST,
+    LARGEST_BUDGET,
+    Ladder,
+    next_look,
+    replace_action,
+    take_look,
+)
+from retcon.note import RETAIN, Cluster, Decision
+from retcon.plain import is_label, read_budget, read_flag, read_number, read_price
 
 if TYPE_CHECKING:
     from string import Template
@@ -48,7 +58,7 @@ _NEEDED = frozenset(("format", "name", "actions", "features", "weights", "interc
 _OPTIONAL = frozenset(
     (
         "kind", "thresholds", "budgets", "embedder", "counter", "reasons", "provenance", "fit_rules", "ladder",
-        "certificate",
+        "certificate", "confidence", "prices",
     )
 )  # fmt: skip
 _ALWAYS = ("budget", "notes", "fit", "sessions")  # what any reason may speak of
@@ -88,12 +98,14 @@ class Router:
     fit_rules: bool = False  # retain where every candidate fits, replace where none does, whatever is predicted
     ladder: Ladder | None = None
     certificate: Mapping[str, Any] | None = None  # alpha, delta, and per budget the bound on harm that was found
+    confidence: Confidence | None = None  # how likely a reply is right
+    prices: Mapping[float, Ladder] = field(default_factory=dict)  # wrong_cost -> the ladder of asks at that price
     reads: frozenset[str] = field(init=False, repr=False, compare=False)  # features that it decides by or speaks of
 
     def __post_init__(self) -> None:
         for fault in _faults(self):
             raise RouterError(f"router {quote(self.name, 100)}: {fault}")
-        ladder = () if self.ladder is None else self.ladder.features
+        ladder = chain.from_iterable(ladder.features for ladder in self._ladders())
         told = chain.from_iterable(_template(reason).get_identifiers() for reason in self.reasons.values())
         object.__setattr__(self, "reads", frozenset(FEATURES).intersection((*_ALWAYS, *self.features, *ladder, *told)))
 
@@ -104,12 +116,14 @@ class Router:
         budget: int,
         available: Iterable[str] | None = None,
         exclude: Collection[str] = (),
+        wrong_cost: float | None = None,
     ) -> Decision:
         """The action for features (by name, or all of `FEATURES` in order), with the numbers and words behind it.
 
         Weighed are the actions that the router knows, that are in `available` (None: all) and not in `exclude`. Where
         retain is not among them, the best of the others is taken whatever the threshold. Features that are not finite
         are a RouterError, and so is one that the router `reads` and that is not there: nothing honest can be predicted.
+        `Decision.order` is that of `ladder_at(wrong_cost)`.
         """
         available = None if available is None else tuple(available)
         left = self._left(available, exclude)
@@ -132,7 +146,7 @@ class Router:
             budget=budget,
             extrapolated=extrapolated,
             certified=self._certifies(budget, left),
-            order=self._order(seen, budget, available, whole=ruled is False),
+            order=self._order(self.ladder_at(wrong_cost), seen, budget, available, whole=ruled is False),
         )
         return replace(decision, reason=_reason(self, decision, best))
 
@@ -144,14 +158,15 @@ class Router:
         available: tuple[str, ...],
         exclude: Collection[str] = (),
         climb: bool = True,
+        wrong_cost: float | None = None,
     ) -> Decision:
         """The decision where some actions are spent: by the ladder (`climb`), by the weights, or by the default order.
 
         The weights say what comes next where they know every action that is available; for an action outside of any
         ladder it is enough that they know one.
         """
-        if exclude and climb and self.ladder is not None:
-            free = self.decide(x, budget=budget, available=available)
+        if exclude and climb and self.ladder_at(wrong_cost) is not None:
+            free = self.decide(x, budget=budget, available=available, wrong_cost=wrong_cost)
             if (look := next((name for name in free.order if name not in exclude), None)) is not None:
                 return take_look(free, look)
             if (own := next((name for name in self.own_actions(available) if name not in exclude), None)) is not None:
@@ -159,9 +174,10 @@ class Router:
         known = set(self.actions)
         weighs = known.issuperset(available) if climb else known.intersection(available).difference(exclude)
         if weighs or not exclude:
-            return self.decide(x, budget=budget, available=available, exclude=exclude)
+            return self.decide(x, budget=budget, available=available, exclude=exclude, wrong_cost=wrong_cost)
         look = next_look(available, exclude)
-        return replace_action(self.decide(x, budget=budget), look, f"{look}: the next after {', '.join(exclude)}")
+        free = self.decide(x, budget=budget, wrong_cost=wrong_cost)
+        return replace_action(free, look, f"{look}: the next after {', '.join(exclude)}")
 
     def _vector(self, x: Features) -> list[float]:
         """The features in the order of `FEATURES`; one that is not there, and that the router does not read, is nan."""
@@ -190,13 +206,50 @@ class Router:
             return None
         return bool(notes) and fit <= 0
 
+    def choose_price(self, wrong_cost: Any) -> float | None:
+        """The learned price nearest to what a wrong answer costs in one ask, of two the higher; None without any.
+
+        `DEFAULT_WRONG_COST` where nothing is said. A cost is an InputError where no price was learned.
+        """
+        if wrong_cost is not None and not _is_cost(wrong_cost):
+            raise InputError(f"wrong_cost is a number from 0 on, not {quote(wrong_cost)}")
+        if not self.prices:
+            if wrong_cost is not None:
+                raise InputError(f"router {self.name!r} has learned no price of a wrong answer: leave wrong_cost out")
+            return None
+        wanted = DEFAULT_WRONG_COST if wrong_cost is None else wrong_cost
+        return min(self.prices, key=lambda price: (abs(price - wanted), -price))
+
+    def ladder_at(self, wrong_cost: float | None) -> Ladder | None:
+        """The ladder of a price; without one that of callers who read for themselves, which ends at the first answer.
+
+        Where there is none of the second kind, the one of the default price serves them too.
+        """
+        if wrong_cost is None and self.ladder is not None:
+            return self.ladder
+        price = self.choose_price(wrong_cost)
+        return None if price is None else self.prices[price]
+
+    def weigh(self, cluster: Cluster) -> Callable[[str, str], float] | None:
+        """From a reply and the text that was shown to how likely the reply is right; None if that is not learned."""
+        return None if self.confidence is None else self.confidence.weigh(cluster)
+
+    def _ladders(self) -> tuple[Ladder, ...]:
+        return (*(() if self.ladder is None else (self.ladder,)), *self.prices.values())
+
     def _order(
-        self, x: Sequence[float], budget: int, available: tuple[str, ...] | None, *, whole: bool
+        self,
+        ladder: Ladder | None,
+        x: Sequence[float],
+        budget: int,
+        available: tuple[str, ...] | None,
+        *,
+        whole: bool,
     ) -> tuple[str, ...]:
         """The looks of the ladder, from retain upwards where everything fits; none without a ladder."""
-        if self.ladder is None:
+        if ladder is None:
             return ()
-        order = self.ladder.order(x, budget=budget, available=available)
+        order = ladder.order(x, budget=budget, available=available)
         first = (RETAIN,) if whole and (available is None or RETAIN in available) else ()
         return (*first, *(action for action in order if action not in first))
 
@@ -205,7 +258,8 @@ class Router:
 
         Only at the budgets it was made for, and where its calibration questions were independent. It speaks of the
         configuration and the reader of its rows, whole orders, and no failure on the way. An order that begins with
-        retention needs none of this: an answer that whole notes give is then the answer.
+        retention needs none of this: an answer that whole notes give is then the answer. It says nothing of the ladders
+        of `prices`, which may refuse an answer.
         """
         found = {} if self.certificate is None else self.certificate.get("ladder", {})
         if self.certificate is None or not self._independent() or found.get("of") != self.ladder_mark():
@@ -334,12 +388,18 @@ class Router:
                 fit_rules=read_flag(plain.get("fit_rules", False)),
                 ladder=None if plain.get("ladder") is None else Ladder.from_dict(plain["ladder"]),
                 certificate=None if plain.get("certificate") is None else dict(plain["certificate"]),
+                confidence=None if plain.get("confidence") is None else Confidence.from_dict(plain["confidence"]),
+                prices=_read_prices(plain.get("prices", {})),
             )
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise RouterError(f"a value of the router has the wrong shape: {message_of(error, 200)}") from None
 
     def to_dict(self) -> dict[str, Any]:
-        """The router as plain JSON values; a threshold that nothing reaches is null."""
+        """The router as plain JSON values; a threshold that nothing reaches is null.
+
+        Confidence and prices are there where it has them, so that older files stay the same, byte for byte.
+        """
+        priced = {str(cost): ladder.to_dict() for cost, ladder in self.prices.items()}
         return {
             "format": FORMAT,
             "name": self.name,
@@ -357,6 +417,8 @@ class Router:
             "fit_rules": self.fit_rules,
             "ladder": None if self.ladder is None else self.ladder.to_dict(),
             "certificate": None if self.certificate is None else dict(self.certificate),
+            **({} if self.confidence is None else {"confidence": self.confidence.to_dict()}),
+            **({"prices": priced} if priced else {}),
         }
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -502,6 +564,13 @@ def _parse(raw: bytes) -> Any:
         raise RouterError(f"the router file is not JSON: {message_of(error, 200)}") from None
 
 
+def _read_prices(plain: Mapping[str, Any]) -> dict[float, Ladder]:
+    prices = {read_price(cost): Ladder.from_dict(ladder) for cost, ladder in plain.items()}
+    if len(prices) < len(plain):
+        raise ValueError("a price stands twice")
+    return prices
+
+
 def _check_keys(plain: Any) -> None:
     if not isinstance(plain, Mapping):
         raise RouterError(f"a router is a JSON object, not a {type(plain).__name__}")
@@ -531,8 +600,7 @@ def _faults(router: Router) -> Iterator[str]:
     yield from _weight_faults(router)
     yield from _budget_faults(router)
     yield from _reason_faults(router)
-    if router.ladder is not None and (strange := {*chain(*router.ladder.orders)}.difference(router.actions)):
-        yield f"the ladder names {few(sorted(strange))}, which the router does not know"
+    yield from _look_faults(router)
     if router.certificate is not None:
         yield from _certificate_faults(router.certificate)
     if not all(label is None or is_label(label) for label in (router.embedder, router.counter)):
@@ -555,6 +623,19 @@ def _budget_faults(router: Router) -> Iterator[str]:
         yield "budgets must be whole numbers from 0 on"
     if any(math.isnan(tau) or tau == -math.inf for tau in router.thresholds.values()):
         yield "thresholds must be numbers, or null where nothing is accepted"
+
+
+def _look_faults(router: Router) -> Iterator[str]:
+    if strange := {*chain(*chain(*(ladder.orders for ladder in router._ladders())))}.difference(router.actions):
+        yield f"the ladder names {few(sorted(strange))}, which the router does not know"
+    if not all(map(_is_cost, router.prices)):
+        yield "a price of a wrong answer is a number from 0 on"
+    if router.confidence is None and any(ladder.needs_confidence for ladder in router._ladders()):
+        yield "a ladder stops or accepts by confidence, and the router has learned none"
+
+
+def _is_cost(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
 def _certificate_faults(certificate: Mapping[str, Any]) -> Iterator[str]:

@@ -1,11 +1,13 @@
 """A recall -> one plain sentence, without numbers, that says why its text is what it is. For people.
 
 `decision.reason` has the numbers. The sentence is about the text that came back: where another action took the place of
-the decided one, it says so, and where the text is whole notes after all, it does not call it shortened.
+the decided one, it says so, and where the text is whole notes after all, it does not call it shortened. Of an answer it
+says how sure it is.
 """
 
 from __future__ import annotations
 
+from retcon.ladder import Answer
 from retcon.note import ABSTRACT, EXTRACT, HYBRID, MERGE, RETAIN, REWRITE, Decision, Recall
 
 NOTHING_FOUND = "Nothing in memory is about this"
@@ -19,6 +21,7 @@ WHAT = {  # what the text of an action is
 }
 WRITTEN = (MERGE, ABSTRACT, REWRITE, HYBRID)  # by a model
 UNUSED = (": it wrote nothing that fits ", ": no source supports ")  # warnings about a text that a model wrote
+SURE = ((0.8, "very likely right"), (0.6, "probably right"), (0.4, "may be right"), (0.0, "probably wrong"))
 BETTER = "this should answer better than whole notes"
 
 
@@ -33,6 +36,14 @@ def explain(recall: Recall) -> str:
     if not recall.text:
         return "No text: nothing that was found fits the budget."
     return f"{_capital(_explain_text(recall))}."
+
+
+def explain_confidence(answer: Answer) -> str | None:
+    """How sure the reply is that was given or refused; None where nothing is known of that."""
+    if (p := answer.confidence) is None:
+        return None
+    words = next(words for least, words in SURE if p >= least)
+    return f"{words}: about {round(100 * p)} in 100 such answers are"
 
 
 def _explain_text(recall: Recall) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from retcon.ladder import Answer, Look
 from retcon.note import Claim, Decision, Dropped, Fidelity, Hit, Note, Recall, Record, Source, Usage
+from retcon.why import explain_confidence
 
 
 class Progress(Protocol):
@@ -339,15 +340,24 @@ def _reader_words(found: Look) -> str:
 
 
 def answer(found: Answer, *, looks: bool) -> None:
-    """The end of the climb: the answer, or that memory does not hold it; what all looks cost, if they were shown."""
+    """The end of the climb: the answer, or that memory does not hold it; what all looks cost, if they were shown.
+
+    How sure it is goes to standard error, where the looks are shown or a reply was refused.
+    """
+    sure = explain_confidence(found)
     if looks:
         with contextlib.redirect_stdout(sys.stderr):
             if len(found.looks) > 1:
                 out(f"{len(found.looks)} looks, {cost(found.usage)}")
+            if sure is not None and not found.refused:
+                out(sure)
             out()
     for warning in found.warnings:
         warn(warning)
-    block(found.text if found.text is not None else "not in memory", mark="")
+    if found.refused:
+        warn(f'the best reply, "{found.look.reply}", is {sure}; a lower --wrong-cost would give it')
+    nothing = "not sure enough to answer" if found.refused else "not in memory"
+    block(nothing if found.text is None else found.text, mark="")
 
 
 def cache_counts(counts: Mapping[str, int]) -> str:

@@ -330,6 +330,10 @@ def ask(
         int | None, option("--max-tokens", "N", "No further look once the model read and wrote so many.", min=1)
     ] = None,
     safe: Annotated[bool, flag("--safe", "One look more, at whole notes, comes first.")] = False,
+    wrong_cost: Annotated[
+        float | None,
+        option("--wrong-cost", "X", "What a wrong answer costs, where a right one brings 1. [default: .5]"),
+    ] = None,
     fill: opt.Fill = True,
     setup: opt.Setup,
     verbose: Annotated[
@@ -343,6 +347,9 @@ def ask(
     A model reads what recall gives. While it finds no answer there, the next best recall is tried, each within the
     same budget. Standard output gets the answer; the looks are shown on standard error as they happen, at a terminal
     or with --verbose. The exit code is 0 also where the answer is not in memory.
+
+    A router that has learned prices gives an answer only where that pays: with --wrong-cost 0 nearly always, and the
+    more a wrong answer costs the more rarely.
     """
     words = opt.text_of(question, "question")
     numbers = count(1)
@@ -350,6 +357,7 @@ def ask(
     with setup.open(db, needed_by="ask") as memory:
         found = memory.ask(
             words, budget, where=which.where(), max_looks=max_looks, max_tokens=max_tokens, safe=safe, fill=fill,
+            wrong_cost=wrong_cost,
             seen=(lambda look: show.look(look, next(numbers), verbose=verbose)) if shown else None,
         )  # fmt: skip
     return show.document(found.to_dict()) if as_json else show.answer(found, looks=shown)

@@ -19,10 +19,12 @@ from typing import Any
 
 from retcon import answer, operate, pack
 from retcon.cache import CachedChat, Replies, cache_key
+from retcon.confidence import SIGNALS, Witnesses
+from retcon.drafts import traits
 from retcon.errors import InputError, MalformedReplyError, ModelError
 from retcon.fidelity import check
 from retcon.lab import judge
-from retcon.lab.outcomes import JUDGE, Outcomes, from_rows
+from retcon.lab.outcomes import JUDGE, SIGNAL, TRAIT, Outcomes, from_rows
 from retcon.lab.protocols import Case
 from retcon.model import Ask, Chat, Reply
 from retcon.note import RETAIN, REWRITE, Packed
@@ -35,6 +37,7 @@ CHUNK = 512  # asks that are sent, and then kept, at once ...
 ONE_BY_ONE = {"gguf": 8}  # ... but few by an adapter that answers them one by one: a kill loses what is not kept yet
 ATTEMPTS = 3
 UNREADABLE = "neither yes nor no"
+DECIMALS = 6  # of a signal or a trait
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 
@@ -301,7 +304,7 @@ def label(
     contexts = _write_all(todo, writes)
     replies = _read_all(todo, contexts, reads)
     verdicts = _grade_all(todo, replies, grades) if grades is not None else {}
-    rows, texts, failures, seen = [], [], Counter[str](), dict[tuple[str, int], dict[str, float]]()
+    rows, texts, failures, seen = [], [], Counter[str](), dict[tuple[str, int], _Seen]()
     for place, (cell, context, reply) in enumerate(zip(todo, contexts, replies, strict=True)):
         if isinstance(context, ModelError) or isinstance(reply, ModelError):
             failures[_failure(context, reply)] += 1
@@ -312,7 +315,8 @@ def label(
             verdict = None
         known = cell.case.question.id, cell.budget
         if known not in seen:
-            seen[known] = cell.case.features(cell.budget)
+            # of one question at a time: what the candidates of a whole run can testify to fills the memory
+            seen = {key: each for key, each in seen.items() if key[0] == known[0]} | {known: _Seen.of(cell)}
         checked = _check_support(cell, context) if guard else context
         rows.append(_row(cell, seen[known], checked, reply, verdict, (writes, reads, grades)))
         texts.append(_texts(cell, checked, reply, rows[-1]))
@@ -428,6 +432,30 @@ def _submission(cell: Cell, reply: Reply) -> judge.Submission:
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the rows of a question share at one budget: its features, and what its candidates can testify to."""
+
+    features: Mapping[str, float]
+    witnesses: Witnesses
+
+    @classmethod
+    def of(cls, cell: Cell) -> _Seen:
+        return cls(cell.case.features(cell.budget), Witnesses.of(cell.case.at(cell.budget)))
+
+    def signals(self, reply: Reply, context: CellContext) -> dict[str, float | None]:
+        """What speaks for the reply; nothing of one that gives no answer."""
+        if answer.abstains(reply.text):
+            return dict.fromkeys(SIGNAL + name for name in SIGNALS)
+        found = self.witnesses.signals(reply.text, context.packed.text)
+        return {SIGNAL + name: round(value, DECIMALS) for name, value in found.items()}
+
+    def traits(self, context: CellContext) -> dict[str, float]:
+        """What the text shows of the question."""
+        found = traits(context.packed.text, self.witnesses)
+        return {TRAIT + name: round(value, DECIMALS) for name, value in found.items()}
+
+
 def _failure(context: CellContext | ModelError, reply: Reply | ModelError) -> str:
     """Why a cell has no outcome."""
     if isinstance(context, ModelError):
@@ -436,7 +464,7 @@ def _failure(context: CellContext | ModelError, reply: Reply | ModelError) -> st
 
 
 def _row(
-    cell: Cell, seen: Mapping[str, float], context: CellContext, reply: Reply, verdict: float | None,
+    cell: Cell, seen: _Seen, context: CellContext, reply: Reply, verdict: float | None,
     askers: tuple[Asker, Asker, Asker | None],
 ) -> dict[str, Any]:  # fmt: skip
     writes, reads, grades = askers
@@ -447,13 +475,14 @@ def _row(
         "dataset": asked.dataset, "setting": protocol.name, "question_id": asked.id,
         "conversation": asked.conversation, "type": asked.type or "", "raw_type": asked.raw_type,
         "abstention": "yes" if asked.abstention else "", "budget": cell.budget, "action": cell.arm,
-        "realization": cell.realization, "pair": cell.pair, **seen,
+        "realization": cell.realization, "pair": cell.pair, **seen.features,
         "context_tokens": context.packed.tokens, "generated_tokens": context.generated,
         "model_calls": context.calls, "prompted_tokens": context.prompted,
         "reader_tokens": reply.prompt_tokens + reply.completion_tokens,
         "seconds": round(context.seconds + reply.seconds, 4),
         "abstained": float(answer.abstains(reply.text)), "logprob": reply.logprob,
-        "unsupported": None if context.unsupported is None else float(context.unsupported), **judges,
+        "unsupported": None if context.unsupported is None else float(context.unsupported),
+        **seen.signals(reply, context), **seen.traits(context), **judges,
         **settings(cell, writes.chat, reads.chat, None if grades is None else grades.chat),
     }  # fmt: skip
 

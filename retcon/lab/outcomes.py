@@ -7,6 +7,8 @@
     dataset setting question_id conversation type budget action realization pair fold
     notes cluster_tokens sessions fit inconsistency similarity p_<type>        what is known before generation
     abstained logprob unsupported    what came out
+    signal_<name>       what speaks for the reply (`retcon.confidence`); empty where the reader abstained
+    trait_<name>        what the text shows, by the names of `retcon.drafts.TRAITS`
     context_tokens generated_tokens prompted_tokens model_calls reader_tokens seconds    what it cost
     judge_<name>        utility in [0, 1] by each judge
     model reader grader retriever counter embedder renderer prompts ...        how it was made
@@ -31,6 +33,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from retcon.confidence import SIGNALS
+from retcon.drafts import TRAITS
 from retcon.errors import InputError, MissingExtraError, quote
 from retcon.features import BUDGET_UNIT, TYPES
 from retcon.note import RETAIN
@@ -38,7 +42,7 @@ from retcon.note import RETAIN
 Array = NDArray[np.float64]
 Column = NDArray[Any]
 
-JUDGE = "judge_"
+JUDGE, SIGNAL, TRAIT = "judge_", "signal_", "trait_"
 KEY = ("dataset", "setting", "question_id", "budget", "action", "realization", "pair", "model", "reader")
 TEXT = ("dataset", "setting", "question_id", "conversation", "type", "action", "pair", "fold")
 WHOLE = ("budget", "realization")
@@ -46,7 +50,7 @@ KNOWN_BEFORE = (
     "notes", "cluster_tokens", "sessions", "fit", "inconsistency", "similarity", *(f"p_{name}" for name in TYPES),
 )  # fmt: skip
 COSTS = ("context_tokens", "generated_tokens", "prompted_tokens", "model_calls", "reader_tokens", "seconds")
-NUMBERS = (*KNOWN_BEFORE, *COSTS, "abstained", "logprob", "unsupported")
+NUMBERS = (*KNOWN_BEFORE, *COSTS, "abstained", "logprob", "unsupported", *(TRAIT + name for name in TRAITS))
 # The names benchmarks give their types; LoCoMo's open questions (cat3) have no counterpart and go with multi-session.
 TYPE_OF = {"cat1": 1, "cat2": 2, "cat3": 1, "cat4": 0}
 _DEFAULT = {
@@ -183,6 +187,7 @@ class Panel:
     judge: str  # whose verdicts the utilities are
     tokens: Mapping[str, Array]  # of COSTS: [q, b, a]; only the columns that the table has
     logprob: Array | None = None  # [q, b, a, r]
+    signals: Array | None = None  # [q, b, a, r, signal], those of `SIGNALS`; NaN where the reader abstained
     dataset: str = ""
 
     @cached_property
@@ -208,6 +213,7 @@ class Panel:
             conversations=tuple(self.conversations[i] for i in index),
             abstained=None if self.abstained is None else self.abstained[index],
             logprob=None if self.logprob is None else self.logprob[index],
+            signals=None if self.signals is None else self.signals[index],
             tokens={name: values[index] for name, values in self.tokens.items()},
             **{name: values[index] for name, values in part.items()},
         )
@@ -221,6 +227,7 @@ class Panel:
             retentions=np.full_like(self.retentions, np.nan),
             abstained=None,
             logprob=None,
+            signals=None,
             tokens={},
         )
 
@@ -299,6 +306,7 @@ class _PanelBuilder:
             retentions=self._retentions(values), judge=self.judge.removeprefix(JUDGE),
             abstained=self._runs(complete["abstained"], own) if "abstained" in complete else None,
             logprob=self._runs(complete["logprob"], own) if "logprob" in complete else None,
+            signals=self._signals(own),
             tokens={name: run_mean(self._runs(complete[name], own)) for name in COSTS if name in complete},
             dataset=self.table.columns["dataset"][0],
         )  # fmt: skip
@@ -326,6 +334,12 @@ class _PanelBuilder:
         out = np.full(self.shape, np.nan)
         out[self.q[own], self.b[own], self.a[own], self.r[own]] = values[own]
         return out
+
+    def _signals(self, own: NDArray[np.intp]) -> Array | None:
+        """[q, b, a, r, signal]; None where the table lacks a signal, or has none of any reply."""
+        columns = [self.table.columns.get(SIGNAL + name) for name in SIGNALS]
+        known = [values for values in columns if values is not None and not np.isnan(values).all()]
+        return np.stack([self._runs(values, own) for values in known], axis=-1) if len(known) == len(columns) else None
 
     def _complete_columns(self) -> dict[str, Column]:
         """The columns of numbers that every row has."""
@@ -401,7 +415,7 @@ def _by_content(made: Panel) -> NDArray[np.int64]:
 
     Questions that are alike in that too may change places without changing anything.
     """
-    kept = (made.abstained, made.logprob, *made.tokens.values())
+    kept = (made.abstained, made.logprob, made.signals, *made.tokens.values())
     flat = [made.x, made.types, made.utility, made.runs, made.retained, *(part for part in kept if part is not None)]
     keys = np.concatenate([part.reshape(len(made.questions), -1) for part in flat], axis=1)
     keys = np.where(np.isnan(keys), -np.inf, keys)
@@ -484,7 +498,7 @@ def _cell(value: Any) -> str:
 def _convert(name: str, values: Sequence[Any]) -> Column:
     if name in WHOLE:
         return np.array([_whole(name, number, value) for number, value in enumerate(values, 1)], np.int64)
-    if name in NUMBERS or name.startswith(JUDGE):
+    if name in NUMBERS or name.startswith((JUDGE, SIGNAL)):
         return np.array([_number(name, number, value) for number, value in enumerate(values, 1)], np.float64)
     return np.array(["" if value is None else str(value) for value in values], object)
 

@@ -14,6 +14,7 @@ LONGEST_EXCERPT = 2_000  # characters of a note in the results of a search; get_
 BRIEF = 500  # characters of a note in a list
 ROOM = 400_000  # characters of notes in one answer, about; beyond them notes are cut
 ENTRY = 300  # characters that a note costs beside its words
+_NUMBER = re.compile(r"[0-9]{0,9}\.?[0-9]{1,18}")
 _WHOLE = re.compile(r"\A([+-]?[0-9]{1,18})(?:\.0++)?")
 
 
@@ -40,6 +41,12 @@ def _whole(value: object) -> object:
 def _unset(value: object) -> object:
     """Nothing, where a client sends a word for it."""
     return None if isinstance(value, str) and value.strip().lower() in ("", "null", "none") else _whole(value)
+
+
+def _number(value: object) -> object:
+    """A number that came as text, or nothing."""
+    found = _unset(value)
+    return float(found) if isinstance(found, str) and _NUMBER.fullmatch(found.strip()) else found
 
 
 def _names(value: object) -> object:
@@ -141,6 +148,9 @@ class AskArguments(WhereArguments):
     )
     safe: Annotated[bool, Truth] = Field(
         default=False, description="Read whole memories before other text, so that no answer is lost."
+    )
+    wrong_cost: Annotated[float | None, BeforeValidator(_number)] = Field(
+        default=None, ge=0, allow_inf_nan=False, description="Of a wrong answer, where a right one brings 1."
     )
 
 
@@ -318,8 +328,10 @@ class AskResult(BaseModel):
 
     answer: str | None = Field(default=None, description="The answer; absent where memory does not hold it.")
     in_memory: bool = Field(description="Whether memory holds the answer.")
+    confidence: float | None = Field(default=None, description="How likely it is right, where that was learned.")
+    refused: bool = Field(default=False, description="There was an answer, too unsure at this wrong_cost.")
     looks: list[LookItem]
-    sources: list[SourceItem] = Field(description="The memories behind the text that was read last.")
+    sources: list[SourceItem] = Field(description="The memories behind the text that it was read in.")
     model_calls: int
     model_tokens: int = Field(description="Tokens that the model read and wrote.")
     warnings: list[str] = Field(default_factory=list)

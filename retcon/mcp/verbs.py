@@ -177,7 +177,7 @@ class ToolVerbs:
             )
         answer = self.memory.ask(
             _words("question", given.question), self._budget(given.budget), where=self._where(given),
-            max_looks=given.max_looks, safe=given.safe, seen=self._go_on,
+            max_looks=given.max_looks, safe=given.safe, wrong_cost=given.wrong_cost, seen=self._go_on,
         )  # fmt: skip
         return _ask_result(answer)
 
@@ -288,8 +288,10 @@ def _ask_result(answer: Answer) -> schema.AskResult:
         schema.LookItem(action=look.recall.action, tokens=look.recall.tokens, answered=not look.abstained)
         for look in answer.looks
     ]
+    sure = answer.confidence
     return schema.AskResult(
         answer=answer.text, in_memory=answer.text is not None, looks=looks,
-        sources=_sources(answer.looks[-1].recall.sources), model_calls=answer.usage.model_calls,
+        confidence=None if sure is None else round(sure, 2), refused=answer.refused,
+        sources=_sources(answer.look.recall.sources), model_calls=answer.usage.model_calls,
         model_tokens=answer.usage.tokens, warnings=list(answer.warnings),
     )  # fmt: skip

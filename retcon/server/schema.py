@@ -148,6 +148,9 @@ class AskIn(WhereIn):
     safe: bool = Field(
         False, description="One more look, at whole notes, comes first: no right answer of theirs is lost."
     )
+    wrong_cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        None, description="What a wrong answer costs, where a right one brings 1; .5 if the router knows prices."
+    )
     fill: bool = Field(True, description="Read the newest notes where nothing is about the question; else no call.")
 
 
@@ -478,18 +481,20 @@ class LookOut(BaseModel):
     action: str
     reply: str
     abstained: bool
+    confidence: float | None = Field(description="How likely the reply is right; null where nothing is known of that.")
     error: str | None
     usage: UsageOut
     recall: RecallOut
 
 
 class AskOut(BaseModel):
-    """The answer, null where memory does not hold it, and the looks that led to it."""
+    """The answer, null where memory does not hold it or it was refused, and the looks that led to it."""
 
     model_config = _answer(
-        question="When did I get my cat?", answer="On 9 May 2026.", in_memory=True, usage=RECALL["usage"], warnings=[],
+        question="When did I get my cat?", answer="On 9 May 2026.", in_memory=True, confidence=0.81, refused=False,
+        look=1, usage=RECALL["usage"], warnings=[],
         looks=[
-            {"action": "extract", "reply": "On 9 May 2026.", "abstained": False, "error": None,
+            {"action": "extract", "reply": "On 9 May 2026.", "abstained": False, "confidence": 0.81, "error": None,
              "usage": RECALL["usage"], "recall": RECALL},
         ],
     )  # fmt: skip
@@ -497,6 +502,9 @@ class AskOut(BaseModel):
     question: str
     answer: str | None
     in_memory: bool
+    confidence: float | None = Field(description="How likely the reply that was given, or refused, is right.")
+    refused: bool = Field(description="There was a reply, and at this wrong_cost it does not pay to give it.")
+    look: int | None = Field(description="The number of the look with that reply, from 1.")
     looks: list[LookOut]
     usage: UsageOut
     warnings: list[str]

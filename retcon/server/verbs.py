@@ -353,7 +353,7 @@ class HttpVerbs:
         with span("retcon.ask", budget=body.budget) as current:
             looks = self.memory.ask_stream(
                 question, body.budget, where=where, max_looks=body.max_looks, max_tokens=body.max_tokens,
-                safe=body.safe, fill=body.fill,
+                safe=body.safe, wrong_cost=body.wrong_cost, fill=body.fill,
             )  # fmt: skip
             held: list[Event] = []
             for number, step in enumerate(looks):
@@ -492,7 +492,7 @@ def _hit(hit: Hit) -> dict[str, Any]:
 def _seen(look: Look, number: int) -> dict[str, Any]:
     """A look in brief: the answer at the end holds all of it."""
     told = look.to_dict()
-    brief = {name: told[name] for name in ("action", "abstained", "error", "usage")}
+    brief = {name: told[name] for name in ("action", "abstained", "confidence", "error", "usage")}
     brief["abstained"] = look.abstained and look.error is None  # a reader that failed has not read it
     return {"look": number, **brief, "tokens": look.recall.tokens, "budget": look.recall.budget}
 

@@ -32,6 +32,8 @@ from misbehaving import Behaviour, Handler, Server, completion, says, sends, slo
 from waiting import until
 
 from retcon import answer
+from retcon.confidence import SIGNALS, Witnesses
+from retcon.drafts import TRAITS, traits
 from retcon.errors import (
     AuthError,
     InputError,
@@ -204,6 +206,17 @@ def test_rows_are_those_of_a_hand_computation(kept: ReplyCache) -> None:
     assert found.calls == len(model.asked)
 
 
+def test_every_row_has_the_traits_of_its_text_where_the_reader_abstained_too(kept: ReplyCache) -> None:
+    model = FakeChat(by_stage(write="The cat's name is not mentioned.", read=answer.MARKER))
+    found = label(cells(arms=("retain", "merge"), budgets=(4, 40)), model, kept)
+    witnesses = Witnesses.of(cells()[0].case.at(40))
+    for row, text in zip(rows(found), found.answers, strict=True):
+        assert row["abstained"] == 1.0
+        told = {name: row[f"trait_{name}"] for name in TRAITS}
+        assert told == {name: round(value, 6) for name, value in traits(text["context"], witnesses).items()}
+    assert [row["trait_hedged"] for row in rows(found)] == [0.0, 0.0, 0.0, 1.0]
+
+
 def test_answers_are_kept_apart_from_the_outcomes_with_the_words_of_every_row(kept: ReplyCache) -> None:
     found = label(cells(arms=("retain", "merge"), budgets=(40,)), FakeChat(knows_pixel), kept)
     retained, merged = found.answers
@@ -216,6 +229,18 @@ def test_answers_are_kept_apart_from_the_outcomes_with_the_words_of_every_row(ke
     words = json.dumps([{name: str(value) for name, value in row.items()} for row in rows(found)])
     assert "Pixel" not in words
     assert "called" not in words
+
+
+def test_rows_have_the_signals_of_every_reply_that_gives_an_answer(kept: ReplyCache) -> None:
+    todo = cells(arms=("retain", "merge"), budgets=(8, 40))
+    found = label(todo, FakeChat(knows_pixel), kept)
+    for cell, row, texts in zip(todo, rows(found), found.answers, strict=True):
+        seen = [row[f"signal_{name}"] for name in SIGNALS]
+        assert np.isnan(seen).tolist() == [row["abstained"] == 1] * len(SIGNALS)
+        if not row["abstained"]:
+            wanted = Witnesses.of(cell.case.at(cell.budget)).signals(texts["reply"], texts["context"])
+            assert seen == pytest.approx([wanted[name] for name in SIGNALS], abs=1e-6)
+    assert {row["abstained"] for row in rows(found)} == {0.0, 1.0}
 
 
 def test_a_claim_without_a_source_is_marked(kept: ReplyCache) -> None:

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retcon.confidence import SIGNALS
 from retcon.errors import InputError, MissingExtraError, RetconError
 from retcon.features import FEATURES, TYPES
 from retcon.lab.outcomes import (
@@ -73,6 +74,12 @@ def world(
     return rows
 
 
+def with_signals(rows: list[Row]) -> list[Row]:
+    """The rows with a number for each signal of a reply that gives an answer."""
+    draw = random.Random(7)
+    return [row | {f"signal_{name}": None if row["abstained"] else draw.random() for name in SIGNALS} for row in rows]
+
+
 def csv_text(rows: Iterable[Row]) -> str:
     rows = list(rows)
     out = io.StringIO()
@@ -91,7 +98,7 @@ def same(a: Outcomes, b: Outcomes) -> bool:
 def arrays(found: Panel) -> dict[str, Any]:
     """The panel's numbers."""
     named = ("types", "budgets", "actions", "features", "x", "runs", "retained", "retentions", "abstained", "logprob")
-    return {name: getattr(found, name) for name in named} | dict(found.tokens)
+    return {name: getattr(found, name) for name in (*named, "signals")} | dict(found.tokens)
 
 
 def equal(a: Panel, b: Panel) -> bool:
@@ -512,7 +519,7 @@ def renamed(rows: list[Row], seed: int) -> list[Row]:
 @pytest.mark.parametrize("rich", [True, False])
 def test_neither_names_nor_the_order_of_rows_nor_of_actions_change_a_panel(rich: bool) -> None:
     """Also where most questions are alike in their features and in what came of them."""
-    rows = world(40, talks=5, realizations=1)
+    rows = with_signals(world(40, talks=5, realizations=1))
     if not rich:
         kept = ("question_id", "conversation", "budget", "action", "judge_llm", "abstained")
         rows = [{name: row[name] for name in kept} for row in rows]
@@ -525,13 +532,45 @@ def test_neither_names_nor_the_order_of_rows_nor_of_actions_change_a_panel(rich:
         )
 
 
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_a_panel_carries_the_signals_of_every_reply_that_gives_an_answer(tmp_path: Path, ending: str) -> None:
+    rows = with_signals(world(6, realizations=2))
+    write(from_rows(rows), tmp_path / f"rows{ending}")
+    found = panel(read(tmp_path / f"rows{ending}"))
+    assert found.signals is not None
+    assert found.signals.shape == (*found.runs.shape, len(SIGNALS))
+    assert found.abstained is not None
+    assert np.array_equal(np.isnan(found.signals).any(axis=-1), found.abstained == 1)
+    for row in rows:
+        q, b = found.questions.index(row["question_id"]), found.budgets.index(row["budget"])
+        seen = found.signals[q, b, found.actions.index(row["action"]), row["realization"]]
+        assert np.array_equal(seen, [row[f"signal_{name}"] or math.nan for name in SIGNALS], equal_nan=True)
+    assert found.without_outcomes().signals is None
+
+
+def test_a_panel_has_no_signals_where_the_table_lacks_one() -> None:
+    rows = [{name: value for name, value in row.items() if name != "signal_said"} for row in with_signals(world(4))]
+    assert panel(from_rows(rows)).signals is None
+    assert panel(from_rows(world(4))).signals is None
+
+
+def test_a_signal_that_is_no_number_is_refused() -> None:
+    rows = with_signals(world(2))
+    rows[3] |= {"signal_held": "much"}
+    with pytest.raises(InputError, match="row 4: signal_held is 'much', not a number"):
+        from_rows(rows)
+
+
 def test_take_gives_the_same_questions_alone() -> None:
-    found = panel(from_rows(world(6, realizations=2)))
+    found = panel(from_rows(with_signals(world(6, realizations=2))))
     index = np.array([4, 1])
     part = found.take(index)
     assert part.questions == (found.questions[4], found.questions[1])
     for name in ("x", "types", "runs", "retained", "retentions", "abstained", "logprob", "utility"):
         assert np.array_equal(getattr(part, name), getattr(found, name)[index])
+    assert part.signals is not None
+    assert found.signals is not None
+    assert np.array_equal(part.signals, found.signals[index], equal_nan=True)
     assert np.array_equal(part.tokens["context_tokens"], found.tokens["context_tokens"][index])
 
 
