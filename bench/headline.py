@@ -10,7 +10,8 @@ from typing import Any
 
 from bench import grid
 from bench.both_gates import LADDER, SAFE, WHOLE
-from bench.doc_tables import FIRST, JUDGES, RUNS, SELECTED, at_budget, format_gain, load, policy_name, short, title_row
+from bench.doc_tables import FIRST, RUNS, SELECTED, at_budget, format_gain, load, policy_name, short, title_row
+from bench.evaluation import JUDGES
 from bench.findings import CONTROLLED, PRESPECIFIED
 from retcon.lab.crossfit import REFERENCE, VOTE
 from retcon.lab.report.cells import number
@@ -59,27 +60,23 @@ def _policy(one: Mapping[str, Any], two: Mapping[str, Any]) -> list[str]:
 
 def _texts(found: Mapping[str, Any], width: int) -> Iterator[Sequence[str]]:
     """Extract against the paper's operators, and where Abstract stops gaining, over all realizations there are."""
+    judged = [found["judges"][judge] for judge in JUDGES]
     for run in CONTROLLED[:2]:
-        one, two = (found["judges"][judge]["operators"][run]["extract"] for judge in JUDGES)
-        study, other = (found["judges"][judge]["crossovers"][run] for judge in JUDGES)
-        yield title_row(f"{RUNS[run]}, {study['questions']} questions", width)
+        one, two = (each["operators"][run]["extract"] for each in judged)
+        studies = [each["crossovers"][run] for each in judged]
+        yield title_row(f"{RUNS[run]}, {studies[0]['questions']} questions", width)
         for a, b in zip(one[1:], two[1:], strict=True):
-            gains = (format_gain(each["mean"]["by_question"]) for each in (a, b))
-            yield _line(f"Extract less {short(a['second'])}", *gains, width)
-        told = "Abstract, agnostic, stops gaining over whole notes at"
+            gains = [format_gain(each["mean"]["by_question"]) for each in (a, b)]
+            yield _line(f"Extract less {short(a['second'])}", gains, width)
+        turns, how = [each["crossover"][PRESPECIFIED]["by_question"] for each in studies], "one greedy run"
         if run == CONTROLLED[0]:
-            drawn = [found["judges"][judge]["realizations"] for judge in JUDGES]
-            turns = [at_budget(each["crossover"][PRESPECIFIED], each["budgets"]) for each in drawn]
-            yield _line(f"{told} (three realizations)", *(f"{turn} tokens" for turn in turns), width)
-        else:
-            turns = [
-                at_budget(each["crossover"][PRESPECIFIED]["by_question"], each["budgets"]) for each in (study, other)
-            ]
-            yield _line(f"{told} (one greedy run)", *(f"{turn} tokens" for turn in turns), width)
+            turns, how = [each["realizations"]["crossover"][PRESPECIFIED] for each in judged], "three realizations"
+        at = [f"{at_budget(turn, studies[0]['budgets'])} tokens" for turn in turns]
+        yield _line(f"Abstract, agnostic, stops gaining over whole notes at ({how})", at, width)
 
 
-def _line(name: str, one: str, two: str, width: int) -> list[str]:
-    return [name, "", one, "", two, *[""] * (width - 5)]
+def _line(name: str, pair: Sequence[str], width: int) -> list[str]:
+    return [name, "", pair[0], "", pair[1], *[""] * (width - 5)]
 
 
 def less_vote_table(gates: Mapping[str, Any]) -> str:
@@ -193,8 +190,30 @@ def fill_table(found: Mapping[str, Any], part: str) -> str:
 
 
 def _filled(cell: Mapping[str, Any]) -> str:
-    pressed = "" if cell["pressed"] is None else f" ({number(cell['pressed'], 2)})"
-    return f"{number(cell['all'], 2)}{pressed}"
+    whole, pressed = (None if value is None else number(value, 2) for value in (cell["all"], cell["pressed"]))
+    return f"{whole}" if pressed in (None, whole) else f"{whole} ({pressed})"
+
+
+def length_trial_table(found: Mapping[str, Any]) -> str:
+    """What asking for a longer text does to its length and to the answers, with the small model."""
+    head = ("operator", "budget", "filled", "filled, asked for more", "more", "right, strict", "right, asked for more")
+    return grid(head, [
+        (
+            short(line["action"]), str(line["budget"]), number(line["fill"], 2), number(line["fill_longer"], 2),
+            format_gain(line["more"]["by_question"]), number(line["right"]), number(line["right_longer"]),
+        )
+        for line in found["lines"]
+    ])  # fmt: skip
+
+
+def reader_trial_table(found: Mapping[str, Any]) -> str:
+    """What each model does as a reader."""
+    head = (
+        "reader", "questions", "abstains", "right, strict", "questions without an answer", "answers all the same",
+        "replies of 32 words and more", "failed",
+    )  # fmt: skip
+    names = ("model", "questions", "abstained", "right", "without_an_answer", "answered_none", "long", "failed")
+    return grid(head, [[str(reader[name]) for name in names] for reader in found["readers"]])
 
 
 # -- by name -----------------------------------------------------------------------------------------------------------
@@ -210,4 +229,6 @@ def tables() -> dict[str, Callable[[], str]]:
         "operator-order": lambda: order_table(load("findings")),
         "fill-domains": lambda: fill_table(load("fill"), "domains"),
         "fill-controlled": lambda: fill_table(load("fill"), "controlled"),
+        "length-trial": lambda: length_trial_table(load("length_trial")),
+        "reader-trial": lambda: reader_trial_table(load("reader_trial")),
     }
