@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bench import RESULTS, keep, out_parser
 from bench.domains import DOMAINS, WAVES
@@ -37,7 +38,7 @@ def fill(rows: Outcomes) -> dict[str, Any]:
     }
 
 
-def _filled(share: Array, tight: Array, mine: Array) -> dict[str, Any]:
+def _filled(share: Array, tight: NDArray[np.bool_], mine: NDArray[np.bool_]) -> dict[str, Any]:
     some, pressed = share[mine], share[mine & tight]
     return {
         "all": float(some.mean()), "pressed": float(pressed.mean()) if len(pressed) else None,

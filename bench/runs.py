@@ -67,6 +67,11 @@ FIVE = (32, 64, 128, 256, 512)
 MORE: Mapping[str, Any] = {"cap": 6144, "top_k": 200}  # candidates
 ABOUT = Length(0.9, "Write about {words} words.")  # names no limit but a length, and a longer one
 WIDE = LARGE[:2]  # above the learned budgets, and below 2,048 tokens, where all that `Memory` looks at by default fits
+CHANGES: Mapping[str, Mapping[str, Any]] = {
+    "plain": {},
+    "longer": {"length": ABOUT},
+    "rendered": {"accounting": "rendered"},
+}
 RUNS = (
     Run("locomo-product", "locomo", "product", (*FREE, *FOCUSED), ("fit", "calibration", "gate")),
     Run("pool-product", "longmemeval-pool", "product", (*FREE, *FOCUSED)),
@@ -102,7 +107,7 @@ RUNS = (
     Run("longmemeval-paired", "longmemeval-gold", "controlled", PAPER, ("paired",), realizations=3, paired=True),
     *(
         Run(f"longmemeval-{name}", "longmemeval-gold", "controlled", ABLATED, ("realizations",), change=change)
-        for name, change in {"plain": {}, "longer": {"length": ABOUT}, "rendered": {"accounting": "rendered"}}.items()
+        for name, change in CHANGES.items()
     ),
 )  # fmt: skip
 AUDIT = (
