@@ -227,7 +227,8 @@ def test_rows_hold_ids_and_numbers_and_nobodys_words() -> None:
         assert len(columns["question_id"]) > 100
         for name, column in columns.items():
             words = [value for value in set(column.tolist()) if isinstance(value, str)]
-            assert max(map(len, words), default=0) <= 50, (run, name)
+            most = 120 if name in ("question_id", "twin") else 50  # ids of timeqa name the page that is asked about
+            assert max(map(len, words), default=0) <= most, (run, name)
             assert not any(" " in value for value in words), (run, name)
 
 
