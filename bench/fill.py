@@ -14,11 +14,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bench import RESULTS, keep, out_parser
 from bench.domains import DOMAINS, WAVES
 from bench.evaluation import Array, round_numbers, rows_of
 from retcon.lab.outcomes import Outcomes, from_rows
+
+Mask = NDArray[np.bool_]
 
 WHOLE_WAVES = WAVES[:3]  # those labelled in every domain
 CONTROLLED = ("longmemeval-controlled", "locomo-controlled")
@@ -37,7 +40,7 @@ def fill(rows: Outcomes) -> dict[str, Any]:
     }
 
 
-def _filled(share: Array, tight: Array, mine: Array) -> dict[str, Any]:
+def _filled(share: Array, tight: Mask, mine: Mask) -> dict[str, Any]:
     some, pressed = share[mine], share[mine & tight]
     return {
         "all": float(some.mean()), "pressed": float(pressed.mean()) if len(pressed) else None,
