@@ -18,7 +18,7 @@ import numpy as np
 
 from bench import ROOT
 from bench.evaluation import rows_of
-from bench.travel import LEARNING, OPENED, SERVED, WAVES, learn_safe, read_waves
+from bench.travel import LEARNING, OPENED, SERVED, WAVES, learn_shipped_safe, read_waves
 from retcon.confidence import Confidence
 from retcon.drafts import Drafts
 from retcon.lab.domains import Domain, rank_actions
@@ -32,26 +32,23 @@ ROUTERS = ROOT / "retcon" / "routers"
 COUNTS = (2, 3)  # of drafts
 DECIMALS = 6
 LICENCES = {
-    "domains": "learned from data under permissive licences: LongMemEval (MIT), LifeBench, FactConsolidation (MIT), "
-    "FriendsQA (Apache 2.0), TimeQA (BSD 3-Clause)",
+    "domains": "learned from data under permissive licences: LongMemEval (MIT), LifeBench (Apache 2.0),"
+    " MemoryAgentBench (MIT), FriendsQA (Apache 2.0), TimeQA (BSD 3-Clause)",
     "domains-nc": "CC BY-NC 4.0 (LoCoMo, TimelineQA): learned from data that may not be used commercially",
 }
 
 
 def make_router(name: str, domains: Sequence[Domain]) -> Router:
     """The router that these domains teach."""
-    aside, safe = learn_aside(domains, SERVED), learn_safe(domains)
-    steps_aside = aside.margin is None or aside.response is None
-    response, features = (safe.response, safe.features) if steps_aside else (aside.response, aside.form.features)
-    assert response is not None
-    first, confidence = domains[0], fit_confidence(domains)
+    aside, safe = learn_aside(domains, SERVED), learn_shipped_safe(domains)
+    first, confidence, response = domains[0], fit_confidence(domains), aside.response
     return Router(
         name=name,
         actions=first.actions,
-        features=features,
+        features=aside.form.features,
         weights={action: _round(response.theta[a]) for a, action in enumerate(first.actions)},
         intercepts={action: _round([response.intercept[a]])[0] for a, action in enumerate(first.actions)},
-        thresholds=dict(zip(first.budgets, _round(safe.taus), strict=True)) if steps_aside else {},
+        thresholds=dict(zip(first.budgets, _round(safe.taus), strict=True)),
         budgets=first.budgets,
         embedder="hashing",
         counter="estimate",
@@ -76,7 +73,8 @@ def _tell(name: str, domains: Sequence[Domain]) -> dict[str, Any]:
         "license": LICENCES[name],
         "types": "guessed",
         "judge": "llm",
-        "thresholds": "at each budget the strictest of the domains' certified thresholds (alpha .05, delta .10)",
+        "thresholds": "at each budget the strictest of the domains' thresholds, each certified (alpha .05, delta .10)"
+        " for a response learned on the others",
         "command": "python -m bench.domain_routers",
     }
 

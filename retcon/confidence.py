@@ -34,6 +34,7 @@ from retcon.language import Language
 from retcon.note import Cluster
 from retcon.plain import read_number
 from retcon.reading import read
+from retcon.timeline import day
 
 SIGNALS = ("held", "stated", "said", "dated", "rank", "flat", "echoed")
 _BASE = 0.2  # worth of a sentence that holds the reply and nothing of the question, where both are worth 1.2
@@ -126,7 +127,7 @@ def _testify(cluster: Cluster) -> Iterator[Witness]:
         deadline.check()
         note = hit.note
         voice = frozenset(language.stems(note.speaker)) if note.speaker else frozenset()
-        about = voice | frozenset(language.stems(language.spoken_date(note.timestamp)))
+        about = voice | frozenset(language.stems(language.spoken_date(day(note))))
         before: frozenset[str] = frozenset()
         for sentence in read(hit.text, language).sentences:
             own = sentence.stems - language.common

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from retcon import answer, jsonl, pack, retrieve, validate
 from retcon.candidates import count_hits, drop_filler, gather, top_up
 from retcon.deadline import UNLIMITED, TimeLimit, check_timeout
+from retcon.drafts import Drafts
 from retcon.embedding import Background, Identity, embed_missing, identify
 from retcon.errors import InputError, StoreError, quote
 from retcon.evidence import weigh
@@ -77,6 +78,7 @@ class _Case:
     count: Counter  # no text twice
     features: Mapping[str, float]  # those that the router reads
     wrong_cost: float | None = None
+    safe: bool = False  # the router's thresholds count
 
 
 class Memory(Hints):
@@ -113,7 +115,7 @@ class Memory(Hints):
     ) -> None:
         """Opens the file, or makes it; `:memory:` keeps everything in this process.
 
-        `router` decides: a Router, its JSON file or the name of one that ships; by default one learned on LongMemEval
+        `router` decides: a Router, its JSON file or the name of one that ships; by default one learned on five domains
         where there is a model, else the evidence-fit rule. `counter` counts tokens: "estimate",
         "alphanumeric", "bpe", or any callable. `top_k` and `cap` bound the candidates (notes, tokens); by default
         20 notes, and more where a budget has room for all of them. `now` and
@@ -381,13 +383,14 @@ class Memory(Hints):
         *,
         where: Where | None = None,
         exclude: Collection[str] = (),
+        safe: bool = False,
         fill: bool = True,
         **words: Unpack[WhereWords],
     ) -> Decision:
-        """The decision alone: which action, by what numbers. Writes no text."""
+        """The decision alone: which action, by what numbers. Writes no text. `safe` means what it means to `recall`."""
         where = resolve(where, words)
         case = self._case(validate.query(query), check_budget(budget), where, fill=fill, embed=self.embedder)
-        return self._decide(case, None, check_actions(exclude))
+        return self._decide(replace(case, safe=safe), None, check_actions(exclude))
 
     def recall(
         self,
@@ -397,6 +400,8 @@ class Memory(Hints):
         where: Where | None = None,
         action: str | None = None,
         exclude: Collection[str] = (),
+        safe: bool = False,
+        drafts: int = 1,
         fill: bool = True,
         timeout: float | None = None,
         **words: Unpack[WhereWords],
@@ -408,15 +413,21 @@ class Memory(Hints):
         they do not suffice, an action without a model takes over, with a warning. An embedder has no more than them
         either, and nothing takes its place: `ModelTimeoutError`.
 
+        With `safe`, whole notes are replaced only where the router's threshold is reached; its certificate says what
+        that promises. With `drafts=2` two texts are written, those that the router names, and the better one is kept.
+
         `Recall.found` is False where nothing in memory is about the query. Then, and where too few notes share a word
         with it, the newest notes fill up; with `fill=False` they do not, and no text means that nothing was found.
         """
         started, limit = time.perf_counter(), self._limit(timeout)
         budget, exclude = check_budget(budget), check_actions(exclude)
+        texts = self.router.find_drafts(validate.whole("drafts", drafts, most=10))
+        if texts is not None and (safe or action is not None):
+            raise InputError("drafts are several texts to choose from: leave out safe and action, or drafts")
         where = resolve(where, words)
         embed = within(self.embedder, limit)
-        case = self._case(validate.query(query), budget, where, fill=fill, embed=embed)
-        return self._recall(case, self._decide(case, action, exclude), exclude, started, limit)
+        case = replace(self._case(validate.query(query), budget, where, fill=fill, embed=embed), safe=safe)
+        return self._recall(case, self._decide(case, action, exclude), exclude, started, limit, texts)
 
     def _limit(self, timeout: float | None) -> TimeLimit:
         """The time that the model has for a call which begins now."""
@@ -463,12 +474,12 @@ class Memory(Hints):
         x, budget = case.features, case.budget
         if action is not None:
             (action,) = check_actions([action])
-            free = self.router.decide(x, budget=budget)
+            free = self.router.decide(x, budget=budget, safe=case.safe)
             decision = replace_action(free, action, f"{action}: asked for by the caller", forced=True)
         else:
             decision = self.router.decide_next(
                 x, budget=budget, available=usable(self.chat if model else None), exclude=exclude, climb=model,
-                wrong_cost=case.wrong_cost,
+                wrong_cost=case.wrong_cost, safe=case.safe,
             )  # fmt: skip
         return self._mismatch.mark(decision)
 
@@ -486,13 +497,18 @@ class Memory(Hints):
             )
 
     def _recall(
-        self, case: _Case, decision: Decision, exclude: tuple[str, ...], started: float, limit: TimeLimit
-    ) -> Recall:
+        self, case: _Case, decision: Decision, exclude: tuple[str, ...], started: float, limit: TimeLimit,
+        drafts: Drafts | None = None,
+    ) -> Recall:  # fmt: skip
+        performer = replace(self._performer, count=case.count)
         safe = partial(self._safe_action, case, (*exclude, decision.action))
-        found = replace(self._performer, count=case.count).perform(case.cluster, decision, safe, limit)
+        if drafts is None:
+            found = performer.perform(case.cluster, decision, safe, limit)
+        else:
+            found = performer.choose(case.cluster, decision, drafts, exclude, safe, limit)
         found = replace(
             found,
-            tried=tuple(dict.fromkeys((*exclude, decision.action, found.action))),
+            tried=tuple(dict.fromkeys((*exclude, found.decision.action, found.action))),
             usage=replace(found.usage, seconds=time.perf_counter() - started),
             again=partial(self._escalate, case),
         )

@@ -235,23 +235,26 @@ class Decision:
     action: str
     utilities: Mapping[str, float]  # the router's score of each action
     advantage: float  # best replacing action's score minus retention's
-    threshold: float  # the advantage a replacing action must reach
+    threshold: float | None  # the advantage a replacing action must reach; None where none counts
     features: Mapping[str, float]
     reason: str  # one plain sentence with numbers
     router: str
     budget: int
     extrapolated: bool = False  # the budget lies outside what the router was calibrated on
     forced: bool = False  # the caller named the action
+    safe: bool = False  # the router's thresholds count
+    selected: str | None = None  # the fixed action that the router takes, or leaves by a margin
     certified: bool = False  # the router's certificate of bounded harm holds for this decision
     order: tuple[str, ...] = ()  # the looks of the router's ladder for this query, where it has one
     warnings: tuple[str, ...] = ()  # what makes the prediction doubtful
 
     def to_dict(self) -> dict[str, Any]:
-        """The decision as plain JSON values; a threshold that nothing reaches is null."""
+        """The decision as plain JSON values; a threshold that nothing reaches is null, and so is one if none counts."""
         plain = {name: getattr(self, name) for name in self.__slots__}
         plain |= {"utilities": dict(self.utilities), "features": dict(self.features)}
         plain |= {"order": list(self.order), "warnings": list(self.warnings)}
-        return plain | {"threshold": self.threshold if isfinite(self.threshold) else None}
+        finite = self.threshold is not None and isfinite(self.threshold)
+        return plain | {"threshold": self.threshold if finite else None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +313,15 @@ class Fidelity:
 
 
 @dataclass(frozen=True, slots=True)
+class Draft:
+    """One of several texts that were written for a query: by which action, and how good it is by its traits."""
+
+    action: str
+    score: float
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Recall:
     """What `recall` gives back: text within the budget, and the reasons."""
 
@@ -327,6 +339,7 @@ class Recall:
     tried: tuple[str, ...] = ()  # the actions spent so far, this one included
     record: Record | None = None  # of generated text
     fidelity: Fidelity | None = None  # of generated text, against its sources
+    drafts: tuple[Draft, ...] = ()  # the texts that were chosen from, best first, where there were to be several
     why: str = ""  # one plain sentence, for people; `decision.reason` has the numbers
     again: Callable[[tuple[str, ...]], Recall | None] | None = field(default=None, repr=False, compare=False)
 
@@ -350,6 +363,6 @@ class Recall:
         plain |= {"decision": self.decision.to_dict(), "usage": self.usage.to_dict()}
         plain |= {"record": asdict(self.record) if self.record else None}
         plain |= {"fidelity": self.fidelity.to_dict() if self.fidelity else None}
-        plain |= {name: [asdict(item) for item in getattr(self, name)] for name in ("sources", "dropped")}
+        plain |= {name: [asdict(item) for item in getattr(self, name)] for name in ("sources", "dropped", "drafts")}
         plain |= {"found": self.found, "evidence": self.evidence.to_dict() if self.evidence else None}
         return plain | {"warnings": list(self.warnings), "tried": list(self.tried)}

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from retcon import deadline
 from retcon.cache import CachedChat, owners
+from retcon.confidence import Witnesses
 from retcon.deadline import UNLIMITED, TimeLimit
+from retcon.drafts import Drafts, traits
 from retcon.errors import (
     DeadlineError,
     InputError,
@@ -29,8 +31,23 @@ from retcon.errors import (
     message_of,
 )
 from retcon.evidence import NOTHING
+from retcon.ladder import replace_action
 from retcon.model import Ask, Chat, Reply
-from retcon.note import MARK, RETAIN, Cluster, Decision, Dropped, Fidelity, Note, Packed, Recall, Record, Source, Usage
+from retcon.note import (
+    MARK,
+    RETAIN,
+    Cluster,
+    Decision,
+    Draft,
+    Dropped,
+    Fidelity,
+    Note,
+    Packed,
+    Recall,
+    Record,
+    Source,
+    Usage,
+)
 from retcon.operate import ACTIONS, operate, sum_usage, usable
 from retcon.pack import RENDERER
 from retcon.store import Store
@@ -73,6 +90,48 @@ class Performer:
         why = f"it wrote nothing that fits {decision.budget} tokens"
         return self._fall_back(cluster, decision, safe, why, found.usage)
 
+    def choose(
+        self,
+        cluster: Cluster,
+        decision: Decision,
+        drafts: Drafts,
+        exclude: Collection[str],
+        safe: Callable[[], str],
+        limit: TimeLimit = UNLIMITED,
+    ) -> Recall:
+        """The best of several texts: each of the drafts that may be tried is written, and the highest score wins.
+
+        What fails is left out, with a warning. Where nothing is left to choose from, what `safe` names takes its place.
+        """
+        left = [action for action in drafts.actions if action in usable(self.chat) and action not in exclude]
+        if not left or not cluster.hits or not decision.budget:
+            found = self.perform(cluster, decision, safe, limit)
+            none = f"none of the drafts {', '.join(drafts.actions)} can be written, so {found.action} took their place"
+            return found if left else replace(found, warnings=(*found.warnings, none))
+        meter = None if self.chat is None else Meter(self.chat, limit)
+        tried = [self._try(cluster, replace_action(decision, action, action), meter) for action in left]
+        texts = [each for each in tried if isinstance(each, Recall)]
+        failed = {action: each for action, each in zip(left, tried, strict=True) if isinstance(each, str)}
+        if not texts:
+            first = replace_action(decision, left[0], f"{left[0]}: no draft could be written")
+            why = "; ".join(f"{action}: {reason}" for action, reason in failed.items())
+            return self._fall_back(cluster, first, safe, why, _usage(meter))
+        found = _keep_best(texts, drafts, decision)
+        missing = (f"{action} failed, so it is not among the drafts: {why}" for action, why in failed.items())
+        return replace(found, usage=_usage(meter), warnings=(*found.warnings, *missing))
+
+    def _try(self, cluster: Cluster, decision: Decision, meter: Meter | None) -> Recall | str:
+        """The recall by the decided action, or why it is not to be used."""
+        try:
+            found = self._take(cluster, decision, meter)
+        except DeadlineError:
+            raise
+        except Exception as error:  # an action may be anybody's code: recall survives it
+            return message_of(error)
+        if not found.text:
+            return f"it has nothing to say within {decision.budget} tokens"
+        return _doubts(found) if self.guard == "strict" and not _is_sound(found) else _warn(found)
+
     def _take(self, cluster: Cluster, decision: Decision, meter: Meter | None) -> Recall:
         if meter is not None and ACTIONS[decision.action].needs_model:
             return self._write(cluster, decision, meter)
@@ -80,12 +139,9 @@ class Performer:
 
     def _guard_against(self, found: Recall, safe: Callable[[], str]) -> Recall:
         """The recall, where its record is in doubt with a warning, or another in its place."""
-        if found.fidelity is None or found.fidelity.ok:
-            return found
-        doubts = f"no source supports {name_doubts(found.fidelity)}"
-        if self.guard == "strict":
-            return self._fall_back(found.cluster, found.decision, safe, doubts, found.usage)
-        return replace(found, warnings=(*found.warnings, f"the {found.action} record may be wrong: {doubts}"))
+        if self.guard == "strict" and not _is_sound(found):
+            return self._fall_back(found.cluster, found.decision, safe, _doubts(found), found.usage)
+        return _warn(found)
 
     def _fall_back(
         self, cluster: Cluster, decision: Decision, safe: Callable[[], str], why: str, usage: Usage
@@ -159,6 +215,36 @@ def _recall(cluster: Cluster, decision: Decision, packed: Packed, action: str = 
         dropped=packed.dropped + cluster.dropped, cluster=cluster, usage=packed.usage,
         warnings=(*cluster.warnings, *decision.warnings, *warnings),
     )  # fmt: skip
+
+
+def _is_sound(found: Recall) -> bool:
+    """Whether no record was written, or its sources bear it out."""
+    return found.fidelity is None or found.fidelity.ok
+
+
+def _doubts(found: Recall) -> str:
+    return f"no source supports {name_doubts(found.fidelity)}" if found.fidelity is not None else ""
+
+
+def _warn(found: Recall) -> Recall:
+    """The recall, with a warning where its record is in doubt."""
+    if _is_sound(found):
+        return found
+    return replace(found, warnings=(*found.warnings, f"the {found.action} record may be wrong: {_doubts(found)}"))
+
+
+def _keep_best(texts: Sequence[Recall], drafts: Drafts, decision: Decision) -> Recall:
+    """The text of the highest score, of equals the first; its reason names all of them."""
+    witnesses, budget = Witnesses.of(texts[0].cluster), decision.budget
+    scores = [drafts.score(each.action, traits(each.text, witnesses), budget=budget) for each in texts]
+    ranked = sorted(range(len(texts)), key=lambda place: -scores[place])
+    best = texts[ranked[0]]
+    named = [Draft(texts[place].action, scores[place], texts[place].tokens) for place in ranked]
+    told = ", ".join(f"{each.action} {each.score:.3f}" for each in named)
+    many = f"the best of {len(named)} drafts by what they show" if len(named) > 1 else "the only draft there is"
+    return replace(
+        best, drafts=tuple(named), decision=replace_action(decision, best.action, f"{best.action}: {many} ({told})")
+    )
 
 
 class Meter:

@@ -1,14 +1,19 @@
 """Features -> the decision: when to replace raw notes, and by which action.
 
-A router is one small JSON file: a linear response per action, mu(a) = b + <theta, psi>, and a threshold per calibrated
-budget. The best replacing action o+ has the advantage s = mu(o+) - mu(retain). A direct router (no thresholds) replaces
-iff s > 0; a calibrated one iff s >= tau of its budget. Everything else retains. Serving needs nothing more: the code
-that fits and calibrates routers is never imported here.
+A router is one small JSON file: a linear response per action, mu(a) = b + <theta, psi>. The action of the highest
+response is taken; ties go to retain. A router that learned on several domains also carries fixed actions: those that
+did best there at each budget. The first of them that can be had is taken, and left only where another's response is
+ahead by more than a margin. Without a margin the router steps aside: it takes that action always.
+
+A calibrated router has a threshold tau for each budget, which counts only where the caller wants to be safe: the best
+replacing action o+ has the advantage s = mu(o+) - mu(retain), and whole notes are replaced iff s >= tau. Serving needs
+nothing more: the code that fits and calibrates routers is never imported here.
 
 A learned router may follow fit: where every candidate note fits it retains, where none does it replaces, whatever it
 predicts. It may carry a ladder: orders in which to try actions when the reader finds no answer, with a linear response
-per order; with a confidence, one ladder more for each price of a wrong answer that it learned. And it may carry a
-certificate: what its thresholds promise, and on what configuration.
+per order; with a confidence, one ladder more for each price of a wrong answer that it learned. It may carry drafts:
+which texts to write for one query, and how to choose between them (`retcon.drafts`). And it may carry a certificate:
+what its thresholds promise, and on what configuration.
 """
 
 from __future__ import annotations
@@ -23,12 +28,13 @@ from itertools import chain
 from operator import mul
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retcon.confidence import Confidence
+from retcon.drafts import Drafts
 from retcon.errors import InputError, RouterError, few, message_of, quote
 from retcon.features import BUDGET_UNIT, FEATURES, PLACES
 from retcon.ladder import (
@@ -41,10 +47,8 @@ from retcon.ladder import (
     take_look,
 )
 from retcon.note import RETAIN, Cluster, Decision
-from retcon.plain import is_label, read_budget, read_flag, read_number, read_price
-
-if TYPE_CHECKING:
-    from string import Template
+from retcon.plain import is_label, read_budget, read_flag, read_list, read_number, read_price
+from retcon.reason import tell, template
 
 FORMAT = 1
 KINDS = ("learned", "rule")
@@ -58,7 +62,7 @@ _NEEDED = frozenset(("format", "name", "actions", "features", "weights", "interc
 _OPTIONAL = frozenset(
     (
         "kind", "thresholds", "budgets", "embedder", "counter", "reasons", "provenance", "fit_rules", "ladder",
-        "certificate", "confidence", "prices",
+        "certificate", "fixed", "margin", "drafts", "confidence", "prices",
     )
 )  # fmt: skip
 _ALWAYS = ("budget", "notes", "fit", "sessions")  # what any reason may speak of
@@ -88,7 +92,7 @@ class Router:
     features: tuple[str, ...]  # the names, out of FEATURES, that the weights belong to
     weights: Mapping[str, tuple[float, ...]]
     intercepts: Mapping[str, float]
-    thresholds: Mapping[int, float] = field(default_factory=dict)  # budget -> tau, inf = never; empty = direct
+    thresholds: Mapping[int, float] = field(default_factory=dict)  # budget -> tau, inf = never; for `safe` alone
     budgets: tuple[int, ...] = ()  # the budgets it was learned at, if it was
     kind: str = "learned"  # or "rule"
     embedder: str | None = None  # what the two embedding features were computed with
@@ -97,6 +101,9 @@ class Router:
     provenance: Mapping[str, Any] = field(default_factory=dict)  # what it was learned from; CONFIGURATION is compared
     fit_rules: bool = False  # retain where every candidate fits, replace where none does, whatever is predicted
     ladder: Ladder | None = None
+    fixed: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # budget -> actions, best first
+    margin: float | None = None  # by which a response must exceed that of the fixed action; None: it never is enough
+    drafts: Mapping[int, Drafts] = field(default_factory=dict)  # how many texts -> which, and how to choose
     certificate: Mapping[str, Any] | None = None  # alpha, delta, and per budget the bound on harm that was found
     confidence: Confidence | None = None  # how likely a reply is right
     prices: Mapping[float, Ladder] = field(default_factory=dict)  # wrong_cost -> the ladder of asks at that price
@@ -106,7 +113,7 @@ class Router:
         for fault in _faults(self):
             raise RouterError(f"router {quote(self.name, 100)}: {fault}")
         ladder = chain.from_iterable(ladder.features for ladder in self._ladders())
-        told = chain.from_iterable(_template(reason).get_identifiers() for reason in self.reasons.values())
+        told = chain.from_iterable(template(reason).get_identifiers() for reason in self.reasons.values())
         object.__setattr__(self, "reads", frozenset(FEATURES).intersection((*_ALWAYS, *self.features, *ladder, *told)))
 
     def decide(
@@ -117,38 +124,83 @@ class Router:
         available: Iterable[str] | None = None,
         exclude: Collection[str] = (),
         wrong_cost: float | None = None,
+        safe: bool = False,
     ) -> Decision:
         """The action for features (by name, or all of `FEATURES` in order), with the numbers and words behind it.
 
-        Weighed are the actions that the router knows, that are in `available` (None: all) and not in `exclude`. Where
-        retain is not among them, the best of the others is taken whatever the threshold. Features that are not finite
-        are a RouterError, and so is one that the router `reads` and that is not there: nothing honest can be predicted.
-        `Decision.order` is that of `ladder_at(wrong_cost)`.
+        Weighed are the actions that the router knows, that are in `available` (None: all) and not in `exclude`. With
+        `safe` whole notes are replaced only where the advantage reaches the threshold. Where retain is not among the
+        weighed, the best of the others is taken whatever the threshold. Features that are not finite are a RouterError,
+        and so is one that the router `reads` and that is not there: nothing honest can be predicted. `Decision.order`
+        is that of `ladder_at(wrong_cost)`.
         """
         available = None if available is None else tuple(available)
         left = self._left(available, exclude)
         seen, extrapolated = self._clip(self._vector(x), budget)
         mu = self.utilities(seen)
-        others = [action for action in left if action != RETAIN]
-        best = max(others, key=mu.__getitem__) if others else RETAIN  # max keeps the first of equals
-        advantage, tau = mu[best] - mu[RETAIN], self.threshold(budget)
         ruled = False if self.fit_rules and budget <= 0 else self.apply_fit_rule(seen)
-        accepts = self._accepts(advantage, tau) if ruled is None else ruled
-        replaces = RETAIN not in left or (bool(others) and accepts)
+        tau = self._threshold_that_counts(budget, safe=safe)
+        action, best = self._choose(mu, budget, left, ruled=ruled, tau=tau if safe else None)
         decision = Decision(
-            action=best if replaces else RETAIN,
+            action=action,
             utilities={action: mu[action] for action in left},
-            advantage=advantage,
+            advantage=mu[best] - mu[RETAIN],
             threshold=tau,
             features={name: seen[PLACES[name]] for name in (x if isinstance(x, Mapping) else FEATURES)},
             reason="",
             router=self.name,
             budget=budget,
             extrapolated=extrapolated,
-            certified=self._certifies(budget, left),
+            safe=safe,
+            selected=None if safe or ruled is not None else self.select(budget, left),
+            certified=safe and self._certifies(budget, left),
             order=self._order(self.ladder_at(wrong_cost), seen, budget, available, whole=ruled is False),
         )
-        return replace(decision, reason=_reason(self, decision, best))
+        return replace(decision, reason=tell(self, decision, best))
+
+    def _choose(
+        self, mu: Mapping[str, float], budget: int, left: Sequence[str], *, ruled: bool | None, tau: float | None
+    ) -> tuple[str, str]:
+        """The action, and the replacing one that was weighed against whole notes."""
+        others = [action for action in left if action != RETAIN]
+        best = self.prefer(mu, budget, others) if others else RETAIN
+        if RETAIN not in left or not others:
+            return best, best
+        if ruled is not None or tau is not None:
+            replaces = mu[best] - mu[RETAIN] >= tau if ruled is None and tau is not None else ruled
+            return best if replaces else RETAIN, best
+        action = self.prefer(mu, budget, left)
+        return action, best if action == RETAIN else action
+
+    def prefer(self, mu: Mapping[str, float], budget: int, actions: Sequence[str]) -> str:
+        """The one of these actions that the router takes by their utilities; of equals the first.
+
+        Where it carries fixed actions that is the first of them, unless another is ahead by more than the margin.
+        """
+        best, selected = max(actions, key=mu.__getitem__), self.select(budget, actions)
+        leaves = selected is None or (self.margin is not None and mu[best] - mu[selected] > self.margin)
+        return best if selected is None or leaves else selected
+
+    def select(self, budget: int, actions: Collection[str]) -> str | None:
+        """The first of the fixed actions at this budget that is among these; None where there is none."""
+        ranked = self.fixed[self.nearest_fixed(budget)] if self.fixed else ()
+        return next((action for action in ranked if action in actions), None)
+
+    def nearest_fixed(self, budget: int) -> int:
+        """The budget nearest in log2 for which actions were selected; of two the smaller."""
+        return min(self.fixed, key=lambda known: (max(known / max(budget, 1), budget / known), known))
+
+    def find_drafts(self, count: int) -> Drafts | None:
+        """How to choose between so many texts; None for one."""
+        if count > 1 and count not in self.drafts:
+            there = f"drafts of {few(list(map(str, self.drafts)))} texts" if self.drafts else "none"
+            raise InputError(f"router {self.name!r} has no drafts of {count} texts; it has {there}")
+        return self.drafts.get(count)
+
+    def _threshold_that_counts(self, budget: int, *, safe: bool) -> float | None:
+        if safe and not self.thresholds:
+            raise InputError(f"safe needs thresholds, and router {self.name!r} has none: retcon calibrate sets them")
+        return self.threshold(budget) if safe else None if self.fixed else 0.0
 
     def decide_next(
         self,
@@ -159,24 +211,28 @@ class Router:
         exclude: Collection[str] = (),
         climb: bool = True,
         wrong_cost: float | None = None,
+        safe: bool = False,
     ) -> Decision:
         """The decision where some actions are spent: by the ladder (`climb`), by the weights, or by the default order.
 
         The weights say what comes next where they know every action that is available; for an action outside of any
-        ladder it is enough that they know one.
+        ladder, and where the router carries fixed actions, it is enough that they know one.
         """
         if exclude and climb and self.ladder_at(wrong_cost) is not None:
-            free = self.decide(x, budget=budget, available=available, wrong_cost=wrong_cost)
+            free = self.decide(x, budget=budget, available=available, wrong_cost=wrong_cost, safe=safe)
             if (look := next((name for name in free.order if name not in exclude), None)) is not None:
                 return take_look(free, look)
             if (own := next((name for name in self.own_actions(available) if name not in exclude), None)) is not None:
                 return replace_action(free, own, f"{own}: not in the ladder of {self.name}, so after its end")
         known = set(self.actions)
-        weighs = known.issuperset(available) if climb else known.intersection(available).difference(exclude)
+        some = known.intersection(available).difference(exclude)
+        weighs = known.issuperset(available) if climb and not self.fixed else some
         if weighs or not exclude:
-            return self.decide(x, budget=budget, available=available, exclude=exclude, wrong_cost=wrong_cost)
+            return self.decide(
+                x, budget=budget, available=available, exclude=exclude, wrong_cost=wrong_cost, safe=safe
+            )  # fmt: skip
         look = next_look(available, exclude)
-        free = self.decide(x, budget=budget, wrong_cost=wrong_cost)
+        free = self.decide(x, budget=budget, wrong_cost=wrong_cost, safe=safe)
         return replace_action(free, look, f"{look}: the next after {', '.join(exclude)}")
 
     def _vector(self, x: Features) -> list[float]:
@@ -271,7 +327,7 @@ class Router:
         """A short hash of all that the orders of the ladder depend on; None without a ladder."""
         if self.ladder is None:
             return None
-        told = json.dumps([self.ladder.to_dict(), self.fit_rules, sorted(self._known_budgets())], sort_keys=True)
+        told = json.dumps([self.ladder.to_dict(), self.fit_rules, sorted(self.known_budgets)], sort_keys=True)
         return sha256(told.encode()).hexdigest()[:16]
 
     def _independent(self) -> bool:
@@ -334,9 +390,6 @@ class Router:
         found = self.certificate["budgets"].get(str(budget))
         return found is not None and found["tau"] == _or_null(self.thresholds[budget])
 
-    def _accepts(self, advantage: float, tau: float) -> bool:
-        return advantage >= tau if self.thresholds else advantage > 0
-
     def _left(self, available: Iterable[str] | None, exclude: Collection[str]) -> tuple[str, ...]:
         usable = set(self.actions if available is None else available).difference(exclude)
         left = tuple(action for action in self.actions if action in usable)
@@ -344,12 +397,14 @@ class Router:
             raise InputError(f"no action is left: router {self.name!r} knows {few(self.actions)}")
         return left
 
-    def _known_budgets(self) -> Collection[int]:
-        return self.thresholds or self.budgets
+    @property
+    def known_budgets(self) -> Collection[int]:
+        """The budgets that it was calibrated at, else learned at."""
+        return self.thresholds or self.budgets or self.fixed
 
     def _clip(self, x: list[float], budget: int) -> tuple[list[float], bool]:
         """The vector with its budget moved into the range the router knows, and whether that was needed."""
-        known = self._known_budgets()
+        known = self.known_budgets
         if not known or min(known) <= budget <= max(known):
             return x, False
         x[PLACES["budget"]] = min(max(budget, min(known)), max(known)) / BUDGET_UNIT
@@ -390,16 +445,15 @@ class Router:
                 certificate=None if plain.get("certificate") is None else dict(plain["certificate"]),
                 confidence=None if plain.get("confidence") is None else Confidence.from_dict(plain["confidence"]),
                 prices=_read_prices(plain.get("prices", {})),
+                fixed={read_budget(budget): tuple(read_list(row)) for budget, row in plain.get("fixed", {}).items()},
+                margin=None if plain.get("margin") is None else read_number(plain["margin"]),
+                drafts={read_budget(n): Drafts.from_dict(each) for n, each in plain.get("drafts", {}).items()},
             )
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise RouterError(f"a value of the router has the wrong shape: {message_of(error, 200)}") from None
 
     def to_dict(self) -> dict[str, Any]:
-        """The router as plain JSON values; a threshold that nothing reaches is null.
-
-        Confidence and prices are there where it has them, so that older files stay the same, byte for byte.
-        """
-        priced = {str(cost): ladder.to_dict() for cost, ladder in self.prices.items()}
+        """The router as plain JSON values; a threshold that nothing reaches is null."""
         return {
             "format": FORMAT,
             "name": self.name,
@@ -417,9 +471,18 @@ class Router:
             "fit_rules": self.fit_rules,
             "ladder": None if self.ladder is None else self.ladder.to_dict(),
             "certificate": None if self.certificate is None else dict(self.certificate),
-            **({} if self.confidence is None else {"confidence": self.confidence.to_dict()}),
-            **({"prices": priced} if priced else {}),
+        } | self._plain_extras()
+
+    def _plain_extras(self) -> dict[str, Any]:
+        """What few routers have; the others' files are without it."""
+        extras = {
+            "fixed": {str(budget): list(actions) for budget, actions in self.fixed.items()},
+            "margin": self.margin,
+            "drafts": {str(count): each.to_dict() for count, each in self.drafts.items()},
+            "confidence": None if self.confidence is None else self.confidence.to_dict(),
+            "prices": {str(price): ladder.to_dict() for price, ladder in self.prices.items()},
         }
+        return {name: value for name, value in extras.items() if value is not None and value != {}}
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes the router; the same router gives the same bytes."""
@@ -430,9 +493,10 @@ class Router:
         Path(path).write_text(text + "\n", encoding="ascii", newline="\n")
 
 
-# Those that ship. "-free" knows only actions that no model writes. The two of LoCoMo are learned from data under
-# CC BY-NC 4.0, and say so; the others are free of it.
-SHIPPED = ("evidence-fit", "longmemeval", "longmemeval-free", "locomo", "locomo-free")
+# Those that ship. "domains" is learned on five domains, "domains-nc" on two more; the others each on one, with an
+# earlier retriever and renderer. "-free" knows only actions that no model writes. "domains-nc" and the two of LoCoMo
+# are learned from data under CC BY-NC 4.0, and say so; the others are free of it.
+SHIPPED = ("evidence-fit", "domains", "domains-nc", "longmemeval", "longmemeval-free", "locomo", "locomo-free")
 
 
 @lru_cache(maxsize=len(SHIPPED))
@@ -446,101 +510,10 @@ def load_shipped(name: str) -> Router:
 def default_router(*, writes: bool = False) -> Router:
     """The router of a memory that was given none.
 
-    With a model that writes, one learned on LongMemEval. Without one, the evidence-fit rule: whole notes where all of
-    them fit, else Extract, so that more budget never shows less (`bench.budgets`).
+    With a model that writes, the one learned on five domains. Without one, the evidence-fit rule: whole notes where all
+    of them fit, else Extract, so that more budget never shows less (`bench.budgets`).
     """
-    return load_shipped("longmemeval" if writes else "evidence-fit")
-
-
-# Reasons: one plain sentence, in which a rule is called a rule.
-
-
-def _reason(router: Router, decision: Decision, best: str) -> str:
-    rule = " (by rule, not learned)" if router.kind == "rule" else ""
-    return f"{decision.action}: {_because(router, decision, best)}{_beyond(router, decision)}{rule}"
-
-
-def _because(router: Router, decision: Decision, best: str) -> str:
-    left = decision.utilities
-    if not decision.features["notes"]:
-        return "there are no candidate notes"
-    if router.fit_rules and decision.budget <= 0:
-        return "0 tokens hold no text"
-    if len(left) == 1:
-        return "the only action left"
-    if RETAIN not in left:
-        return _best_of_rest(router, decision)
-    if (ruled := router.apply_fit_rule([decision.features.get(name, math.nan) for name in FEATURES])) is not None:
-        return _by_fit(decision, best, ruled)
-    if decision.action in router.reasons:
-        return _template(router.reasons[decision.action]).substitute(_reason_values(decision))
-    return _compare_scores(router, decision, best)
-
-
-def _best_of_rest(router: Router, decision: Decision) -> str:
-    ranked = sorted(decision.utilities, key=decision.utilities.__getitem__, reverse=True)
-    second = next(action for action in ranked if action != decision.action)
-    chosen, other = _show(decision.utilities[decision.action], decision.utilities[second])
-    return f"retain is out, and it is {_verb(router)} {chosen} against {other} for {second}, the next"
-
-
-def _compare_scores(router: Router, decision: Decision, best: str) -> str:
-    if decision.threshold == math.inf:
-        return f"calibration accepted no replacing action at {decision.budget} tokens"
-    keeps = decision.action == RETAIN
-    mine, other = _show(*(decision.utilities[a] for a in ((RETAIN, best) if keeps else (best, RETAIN))))
-    advantage, tau = _show(decision.advantage, decision.threshold)
-    scores = f"{_verb(router)} {mine} against {other} for {best if keeps else RETAIN}"
-    if not router.thresholds:
-        rule = "ties go to retain" if decision.advantage == 0 else "the higher wins"
-        return f"{scores} at {decision.budget} tokens, and {rule}"
-    side = "below" if keeps else "at least"
-    return f"{scores}, advantage {advantage} is {side} the threshold {tau} at {decision.budget} tokens"
-
-
-def _by_fit(decision: Decision, best: str, replaces: bool) -> str:
-    notes, tokens = round(decision.features["notes"]), decision.budget
-    room = f"in {tokens} token{'s' if tokens != 1 else ''}"
-    if replaces:
-        none = "the one candidate note does not fit" if notes == 1 else f"none of {notes} candidate notes fits"
-        return f"{none} {room}, and {best} is the best of the others"
-    every = "the one candidate note fits" if notes == 1 else f"all {notes} candidate notes fit"
-    return f"{every} {room}, so nothing needs to be replaced"
-
-
-def _beyond(router: Router, decision: Decision) -> str:
-    if not decision.extrapolated:
-        return ""
-    known = router._known_budgets()
-    return f"; {decision.budget} tokens is outside the {min(known)} to {max(known)} this router knows"
-
-
-def _template(sentence: str) -> Template:
-    from string import Template  # loaded only for a router that has reasons of its own
-
-    return Template(sentence)
-
-
-def _verb(router: Router) -> str:
-    return "scored" if router.kind == "rule" else "predicted"
-
-
-def _reason_values(decision: Decision) -> dict[str, str]:
-    """What the $names of a reason stand for."""
-    seen = decision.features
-    return {name: f"{value:.4g}" for name, value in seen.items()} | {
-        "tokens": str(decision.budget),
-        "notes": str(round(seen["notes"])),
-        "sessions": str(round(seen["sessions"])),
-        "fitting": str(round(seen["fit"] * seen["notes"])),
-        "percent": str(math.floor(100 * seen["fit"] + 1e-9)),  # 199 of 200 must not read as 100 %
-    }
-
-
-def _show(a: float, b: float) -> tuple[str, str]:
-    """Both numbers with two decimals, or as many up to nine as it takes to tell them apart."""
-    digits = next((d for d in range(2, 9) if a == b or f"{a:.{d}f}" != f"{b:.{d}f}"), 9)
-    return f"{a:.{digits}f}", f"{b:.{digits}f}"
+    return load_shipped("domains" if writes else "evidence-fit")
 
 
 # Reading and checking.
@@ -599,6 +572,8 @@ def _faults(router: Router) -> Iterator[str]:
         yield "a feature is named twice"
     yield from _weight_faults(router)
     yield from _budget_faults(router)
+    yield from _fixed_faults(router)
+    yield from _draft_faults(router)
     yield from _reason_faults(router)
     yield from _look_faults(router)
     if router.certificate is not None:
@@ -638,6 +613,24 @@ def _is_cost(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
+def _fixed_faults(router: Router) -> Iterator[str]:
+    for budget, ranked in router.fixed.items():
+        if type(budget) is not int or not 1 <= budget <= LARGEST_BUDGET:
+            yield "fixed actions must be given at budgets of 1 or more"
+        if not ranked or not set(ranked) <= set(router.actions) or len(set(ranked)) < len(ranked):
+            yield f"the fixed actions at {budget} tokens must be distinct names out of {few(router.actions)}"
+    if router.margin is not None and not (router.fixed and 0 <= router.margin < math.inf):
+        yield "a margin is a finite number from 0 on, and needs fixed actions"
+
+
+def _draft_faults(router: Router) -> Iterator[str]:
+    for count, each in router.drafts.items():
+        if count != len(each.actions) or count < 2:
+            yield f"drafts of {count} texts name {len(each.actions)} actions; there are 2 at least"
+        if strange := set(each.actions).difference(router.actions):
+            yield f"the drafts name {few(sorted(strange))}, which the router does not know"
+
+
 def _certificate_faults(certificate: Mapping[str, Any]) -> Iterator[str]:
     levels = [certificate.get(name) for name in ("alpha", "delta")]
     if not all(isinstance(level, float) and 0 < level < 1 for level in levels):
@@ -664,7 +657,7 @@ def _reason_faults(router: Router) -> Iterator[str]:
             yield f"a reason for {action[:100]!r}, which is no action"
         if not isinstance(sentence, str) or not sentence.isprintable():
             yield f"the reason for {action} must be one line of text"
-        elif not _template(sentence).is_valid() or not _SPEAKABLE.issuperset(_template(sentence).get_identifiers()):
+        elif not template(sentence).is_valid() or not _SPEAKABLE.issuperset(template(sentence).get_identifiers()):
             yield f"the reason for {action} may use ${', $'.join(sorted(_SPEAKABLE))} and no other $"
 
 

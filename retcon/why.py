@@ -22,6 +22,8 @@ WHAT = {  # what the text of an action is
 WRITTEN = (MERGE, ABSTRACT, REWRITE, HYBRID)  # by a model
 UNUSED = (": it wrote nothing that fits ", ": no source supports ")  # warnings about a text that a model wrote
 SURE = ((0.8, "very likely right"), (0.6, "probably right"), (0.4, "may be right"), (0.0, "probably wrong"))
+FIRST = "the first of several ways to look"
+USUAL = "the usual choice at this budget"
 BETTER = "this should answer better than whole notes"
 
 
@@ -56,6 +58,8 @@ def _explain_text(recall: Recall) -> str:
         return f"{what}: the next way to look, after {_list(recall.tried, decided)}"
     if _fits_whole(recall):
         return f"{WHAT[RETAIN]}: everything that was found fits"
+    if recall.drafts:
+        return f"{what}: {_about_drafts(recall)}"
     return f"{what}: {_reason(recall)}"
 
 
@@ -63,8 +67,10 @@ def _reason(recall: Recall) -> str:
     weighed, fit = recall.decision.utilities, recall.decision.features.get("fit", 1.0)
     if len(weighed) == 1:
         return "there is no other way to choose"
+    if recall.decision.selected is not None:
+        return _about_selected(recall.decision, recall.decision.selected)
     if RETAIN in weighed and not _is_predicted(recall.decision):
-        return "the first of several ways to look" if recall.decision.order else "the usual choice at this budget"
+        return FIRST if recall.decision.order else USUAL
     if recall.action == RETAIN:
         rivals = "shortening or rewriting" if set(weighed).intersection(WRITTEN) else "shortening"
         return f"{rivals} would not clearly help here"
@@ -75,9 +81,23 @@ def _reason(recall: Recall) -> str:
     return f"not all notes fit, and {BETTER}" if fit < 1 else BETTER
 
 
+def _about_drafts(recall: Recall) -> str:
+    others = tuple(draft.action for draft in recall.drafts[1:])
+    return f"kept over {_list(others, recall.action)}" if others else "the only text that could be written"
+
+
+def _about_selected(decision: Decision, selected: str) -> str:
+    """Of a router that has a usual choice: whether it was taken, or left for a better one."""
+    if decision.action == selected:
+        return USUAL
+    if decision.utilities.get(decision.action) == max(decision.utilities.values()):
+        return "here this should answer better than the usual choice"
+    return FIRST
+
+
 def _is_predicted(decision: Decision) -> bool:
     """Whether the scores, or that no note fits, led to the action: a ladder's first look may have other reasons."""
-    replaces = decision.advantage > 0 and decision.advantage >= decision.threshold
+    replaces = decision.advantage > 0 and decision.advantage >= (decision.threshold or 0.0)
     if decision.action == RETAIN:
         return not replaces
     best = max(score for action, score in decision.utilities.items() if action != RETAIN)

@@ -420,7 +420,7 @@ def test_the_default_serves_any_model_without_a_word_and_certifies_nothing_of_it
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with remembering(Both(), router=None) as memory:
-        found = memory.decide(QUERY, 64)
+        found = memory.decide(QUERY, 64, safe=True)
         assert (found.warnings, found.certified) == ((), False)
         assert memory.ask(QUERY, 64).warnings == ()
     with remembering(Both(), router="longmemeval") as memory:  # asked for by name, it says what it was learned with
@@ -431,10 +431,12 @@ def test_the_default_serves_any_model_without_a_word_and_certifies_nothing_of_it
     reader = Both()
     reader.name = str(load_shipped("longmemeval").provenance["reader"])
     with remembering(reader, router=None) as memory:  # learned with another renderer: quietly, nothing is certified
-        assert (memory.decide(QUERY, 64).certified, memory.decide(QUERY, 64).warnings) == (False, ())
+        found = memory.decide(QUERY, 64, safe=True)
+        assert (found.certified, found.warnings) == (False, ())
     monkeypatch.setattr("retcon.pack.RENDERER", load_shipped("longmemeval").provenance["renderer"])
     with remembering(reader, router=None) as memory:
-        assert memory.decide(QUERY, 64).certified
-        assert not memory.decide(QUERY, 65).certified  # no budget that was certified
+        assert memory.decide(QUERY, 64, safe=True).certified
+        assert not memory.decide(QUERY, 64).certified  # no threshold counts
+        assert not memory.decide(QUERY, 65, safe=True).certified  # no budget that was certified
     with remembering(reader, router="locomo") as memory:  # calibrated on 200 questions of two conversations
-        assert not memory.decide(QUERY, 64).certified
+        assert not memory.decide(QUERY, 64, safe=True).certified

@@ -22,7 +22,7 @@ LAYERS = tuple(
         "errors deadline note habits plain words language trace sample",  # values and words
         # values in, values out
         "timeline tokens passages reading validate filters screen where features pack candidates rerank worth extract"
-        " evidence confidence drafts ladder route fidelity why",
+        " evidence confidence drafts ladder reason route fidelity why",
         "model store cache",  # each with its one outside system
         "embedding reranker retrieve operate answer perform opening jsonl",  # stages, handed a model or a store
         "memory",  # all of it together

@@ -12,12 +12,13 @@ import pytest
 from browser import needs_chromium, shots
 
 from retcon import Router, sample
+from retcon.errors import ModelUnavailableError
 from retcon.model.fake import FakeChat
 from retcon.note import Decision
 
 pytest.importorskip("fastapi")
 
-from page_site import LADDER, QUESTION, Site, action_of, ask, drag, settled, unfold
+from page_site import LADDER, QUESTION, Site, action_of, ask, drag, settled, unfold, violations
 
 from retcon.server import page
 
@@ -208,6 +209,7 @@ def test_slide_from_256_to_32_turns_the_decision(site: Site) -> None:
         return found
 
     def goal(decided: Decision) -> Any:
+        assert decided.threshold == 0.0  # the page is not asked to be safe
         return pytest.approx(decided.utilities["retain"] + decided.threshold)
 
     before, decided = drawn(), site.memory.decide(QUESTION.question, 256)
@@ -253,7 +255,26 @@ def test_what_fits_has_the_last_word_and_the_page_says_so(site: Site, tmp_path: 
     opened.keyboard.press("Enter")
     settled(opened)
     assert action_of(opened) == "extract"
-    assert "To replace them, it must reach the dashed line at 0.300" in told(opened, "advantage")
+    assert "To replace them, it must pass the dashed line at 0.200" in told(opened, "advantage")
+    site.quiet()
+
+
+@needs_chromium
+@pytest.mark.parametrize(("margin", "action"), [(None, "extract"), (0.5, "extract"), (0.25, "retain")])
+def test_the_usual_choice_is_named_whether_it_is_taken_or_left(site: Site, margin: float | None, action: str) -> None:
+    likes = {
+        "format": 1, "name": "usual", "kind": "learned", "actions": ["retain", "extract"], "features": [],
+        "weights": {"retain": [], "extract": []}, "intercepts": {"retain": 0.75, "extract": 0.25},
+        "fixed": {"256": ["extract", "retain"]}, "margin": margin,
+    }  # fmt: skip
+    opened = site.start(router=Router.load(likes)).sample().open()
+    ask(opened, QUESTION.question)
+    assert action_of(opened) == action
+    taken = "This is the usual choice at this budget" if action == "extract" else "The usual choice at this budget is"
+    assert taken in told(opened, "advantage")
+    assert "-0.500" in told(opened, "advantage").replace("−", "-")
+    assert opened.locator("#bars").get_attribute("data-goal") == ""  # no line to pass
+    assert ("steps aside" in told(opened, "reason")) == (margin is None)
     site.quiet()
 
 
@@ -419,6 +440,64 @@ def test_generated_text_waits_for_release_and_its_doubtful_claims_are_marked(sit
     assert action_of(opened) == "retain"
     opened.screenshot(path=shots(tmp_path) / "ladder.png", full_page=True)
     site.quiet()
+
+
+def answers_of(opened: Page) -> tuple[str, str]:
+    """The answer and what is said of it, once the model has read."""
+    opened.wait_for_function("() => document.getElementById('sure').textContent.endsWith('read.')")
+    return opened.inner_text("#answered"), opened.inner_text("#sure")
+
+
+@needs_chromium
+def test_the_model_answers_on_request_and_the_page_says_how_sure_that_is(site: Site, tmp_path: Path) -> None:
+    replies = ["Marek", "<b>Zanzibar</b>", "NOT IN MEMORY"]
+    chat = FakeChat(lambda ask: replies[0] if "<memory>" in ask.messages[1]["content"] else "A quiz.")
+    stated = {"signals": ["stated"], "weights": [6.0], "intercept": -3.0}
+    free = {"orders": [["extract", "retain"]], "features": [], "weights": [[]], "intercepts": {"64": [0.0]}}
+    priced = {"0.5": free | {"stops": {"64": 0.9}, "accepts": {"64": 0.5}}}
+    router = Router.load(LADDER | {"confidence": stated, "prices": priced})
+    opened = site.start(router=router, model=chat).open()
+    site.memory.add("The quiz was won by Marek.", timestamp="2026-05-09")
+    asking = "Who won the quiz?"
+    ask(opened, asking)
+    assert opened.inner_text("#answered") == "", "nothing is asked before it is wanted"
+    opened.get_by_role("button", name="Answer it").click()
+    assert answers_of(opened) == ("Marek", "Very likely right: about 95 in 100 such answers are. 1 text read.")
+    opened.screenshot(path=shots(tmp_path) / "answer.png", full_page=True)
+    assert violations(opened) == []
+    for budget, text, told in (
+        (
+            "80",
+            "Not sure enough to answer.",
+            "The best reply is “<b>Zanzibar</b>”. Probably wrong: about 5 in 100 such",
+        ),
+        ("90", "Memory does not hold the answer.", "2 texts read."),
+    ):
+        del replies[0]
+        opened.fill("#budget", budget)
+        opened.keyboard.press("Enter")
+        settled(opened)
+        site.memory.clear_cache()
+        assert opened.inner_text("#answered") == "", "the answer to another question is forgotten"
+        opened.get_by_role("button", name="Answer it").click()
+        answer, sure = answers_of(opened)
+        assert answer == text
+        assert sure.startswith(told)
+    assert [each["budget"] for each in site.seen.asked("/ask")] == [256, 80, 90]
+    site.quiet()
+
+
+@needs_chromium
+def test_a_model_that_fails_is_one_line_and_a_server_without_one_offers_no_answer(site: Site) -> None:
+    opened = site.start().evidence().open()
+    ask(opened, QUESTION.question)
+    assert opened.locator("#answer").is_hidden()
+    gone = FakeChat([ModelUnavailableError("gone")] * 9)
+    opened = site.start(model=gone, router="evidence-fit").open()
+    ask(opened, QUESTION.question)
+    opened.get_by_role("button", name="Answer it").click()
+    opened.locator("#error", has_text="The model did not answer").wait_for()
+    assert opened.inner_text("#sure") == ""
 
 
 @needs_chromium

@@ -40,6 +40,10 @@ EXAMPLE: dict[str, Any] = {
 # Sixteenths add and subtract exactly, so ties are real ties.
 exact = st.integers(-32, 32).map(lambda k: k / 16)
 vectors = st.lists(exact, min_size=len(FEATURES), max_size=len(FEATURES))
+rankings = st.dictionaries(
+    st.integers(1, 512), st.permutations(ACTIONS).flatmap(lambda p: st.integers(1, 4).map(lambda n: tuple(p[:n]))),
+    min_size=1, max_size=4,
+)  # fmt: skip
 taus = st.dictionaries(st.integers(1, 512), exact | st.just(math.inf), min_size=1, max_size=4)
 
 
@@ -68,6 +72,12 @@ def routers(draw: st.DrawFn, *, calibrated: bool | None = None) -> Router:
     )
 
 
+@st.composite
+def travellers(draw: st.DrawFn) -> Router:
+    """Routers with fixed actions, and some with a margin."""
+    return dataclasses.replace(draw(routers()), fixed=draw(rankings), margin=draw(st.none() | exact.map(abs)))
+
+
 def x(**named: float) -> list[float]:
     """A feature vector with these values, 0.5 elsewhere."""
     return [named.get(name, 0.5) for name in FEATURES]
@@ -76,8 +86,9 @@ def x(**named: float) -> list[float]:
 # What is decided
 
 
-@given(routers(), vectors, st.integers(0, 1024))
-def test_decision_follows_the_formula(router: Router, psi: list[float], budget: int) -> None:
+@given(routers(), vectors, st.integers(0, 1024), st.booleans())
+def test_decision_follows_the_formula(router: Router, psi: list[float], budget: int, safe: bool) -> None:
+    assume(router.thresholds or not safe)
     known = sorted(router.thresholds or router.budgets)
     seen = dict(zip(FEATURES, psi, strict=True))
     if known:
@@ -88,11 +99,12 @@ def test_decision_follows_the_formula(router: Router, psi: list[float], budget: 
         for a in ACTIONS
     }
     advantage = max(mu[a] for a in ACTIONS[1:]) - mu["retain"]
-    decision = router.decide(psi, budget=budget)
+    decision = router.decide(psi, budget=budget, safe=safe)
     assert dict(decision.utilities) == pytest.approx(mu, abs=1e-12)
     assert decision.advantage == pytest.approx(advantage, abs=1e-12)
     assert decision.extrapolated == bool(known and not known[0] <= budget <= known[-1])
-    accepted = decision.advantage >= decision.threshold if router.thresholds else decision.advantage > 0
+    assert (decision.threshold, decision.safe) == (router.threshold(budget) if safe else 0.0, safe)
+    accepted = decision.advantage >= router.threshold(budget) if safe else decision.advantage > 0
     assert (decision.action != "retain") == accepted
     if accepted:
         assert decision.utilities[decision.action] == max(decision.utilities[a] for a in ACTIONS[1:])
@@ -111,8 +123,23 @@ def test_raising_thresholds_never_turns_retain_into_replace(
     router: Router, psi: list[float], budget: int, rise: float
 ) -> None:
     stricter = dataclasses.replace(router, thresholds={b: tau + rise for b, tau in router.thresholds.items()})
-    if router.decide(psi, budget=budget).action == "retain":
-        assert stricter.decide(psi, budget=budget).action == "retain"
+    if router.decide(psi, budget=budget, safe=True).action == "retain":
+        assert stricter.decide(psi, budget=budget, safe=True).action == "retain"
+
+
+@given(routers(calibrated=True), vectors, st.integers(0, 1024))
+def test_thresholds_count_only_where_the_caller_wants_to_be_safe(router: Router, psi: list[float], budget: int) -> None:
+    plain = router.decide(psi, budget=budget)
+    high = max(plain.utilities.values())
+    assert plain.action == ("retain" if plain.utilities["retain"] == high else plain.action)
+    assert plain.utilities[plain.action] == high
+    assert not plain.certified
+    assert router.decide(psi, budget=budget, safe=True).utilities == plain.utilities
+
+
+def test_safe_without_thresholds_is_one_clear_line() -> None:
+    with pytest.raises(InputError, match="safe needs thresholds, and router 'constant' has none: retcon calibrate"):
+        constant({"retain": 0.0, "merge": 0.5}).decide(x(), budget=64, safe=True)
 
 
 @given(routers(), vectors, st.integers(0, 1024), st.permutations(ACTIONS[1:]))
@@ -146,12 +173,13 @@ def test_a_calibrated_budget_has_its_own_threshold() -> None:
     router = constant({"retain": 0.0, "merge": 0.5}, thresholds={32: 0.9, 64: 0.1, 128: 0.7})
     assert [router.threshold(b) for b in (32, 64, 128)] == [0.9, 0.1, 0.7]
     assert [router.threshold(b) for b in (1, 33, 65, 9999)] == [0.9, 0.9, 0.7, 0.7]
-    assert [router.decide(x(), budget=b).action for b in (32, 63, 64, 65)] == ["retain", "retain", "merge", "retain"]
+    safe = [router.decide(x(), budget=b, safe=True).action for b in (32, 63, 64, 65)]
+    assert safe == ["retain", "retain", "merge", "retain"]
 
 
 def test_an_advantage_that_equals_the_threshold_is_enough() -> None:
     router = constant({"retain": 0.25, "merge": 0.5}, thresholds={64: 0.25})
-    assert router.decide(x(), budget=64).action == "merge"
+    assert router.decide(x(), budget=64, safe=True).action == "merge"
 
 
 def test_beyond_the_known_budgets_the_budget_is_clipped_and_said_so() -> None:
@@ -179,7 +207,7 @@ def test_decide_leaves_the_callers_vector_alone() -> None:
 
 
 def test_a_null_threshold_accepts_nothing() -> None:
-    decision = constant({"retain": 0.0, "merge": 1e9}, thresholds={64: math.inf}).decide(x(), budget=64)
+    decision = constant({"retain": 0.0, "merge": 1e9}, thresholds={64: math.inf}).decide(x(), budget=64, safe=True)
     assert (decision.action, decision.threshold) == ("retain", math.inf)
     assert "accepted no replacing action at 64 tokens" in decision.reason
 
@@ -314,8 +342,9 @@ def test_a_certificate_does_not_hold_where_fit_replaces_although_nothing_qualifi
         constant({"retain": 0.5, "merge": 0.1}), thresholds={64: math.inf}, fit_rules=True,
         certificate={"alpha": 0.05, "delta": 0.1, "budgets": {"64": {"tau": None}}},
     )  # fmt: skip
-    assert not router.decide(x(notes=3, fit=0.0), budget=64).certified
-    assert dataclasses.replace(router, fit_rules=False).decide(x(notes=3, fit=0.5), budget=64).certified
+    assert not router.decide(x(notes=3, fit=0.0), budget=64, safe=True).certified
+    assert dataclasses.replace(router, fit_rules=False).decide(x(notes=3, fit=0.5), budget=64, safe=True).certified
+    assert not dataclasses.replace(router, fit_rules=False).decide(x(notes=3, fit=0.5), budget=64).certified
 
 
 # The rule
@@ -341,16 +370,120 @@ def test_the_rule_gives_its_reason_in_numbers() -> None:
     assert "no candidate notes" in rule.decide(x(notes=0, fit=1.0), budget=64).reason
 
 
+# Fixed actions, and stepping aside
+
+
+FIXED = {32: ("merge", "extract", "retain"), 128: ("abstract", "merge", "retain")}
+LEARNED = {"domains": ["chats", "books", "news"], "reader": "tiny"}
+NAMED = {"retain": 0.25, "extract": 0.5, "merge": 0.5, "abstract": 0.625}
+
+
+@given(routers(), rankings, vectors, st.integers(0, 1024), st.sets(st.sampled_from(ACTIONS), min_size=1))
+def test_a_router_without_a_margin_takes_the_first_fixed_action_that_can_be_had(
+    router: Router, fixed: dict[int, tuple[str, ...]], psi: list[float], budget: int, available: set[str]
+) -> None:
+    router = dataclasses.replace(router, fixed=fixed)
+    near = min(fixed, key=lambda b: (abs(math.log2(max(budget, 1)) - math.log2(b)), b))
+    wanted = [action for action in fixed[near] if action in available]
+    assume(wanted and (len(fixed) == 1 or math.log2(max(budget, 1)).is_integer()))
+    decision = router.decide(psi, budget=budget, available=available)
+    assert decision.action == decision.selected == wanted[0]
+    assert decision.threshold is None
+    assert not decision.certified
+    assert "the router steps aside" in decision.reason or len(available) == 1 or not decision.features["notes"]
+
+
+@given(routers(), rankings, vectors, st.integers(1, 1024), exact.map(abs), st.sets(st.sampled_from(ACTIONS)))
+def test_a_fixed_action_is_left_only_by_more_than_the_margin(
+    router: Router, fixed: dict[int, tuple[str, ...]], psi: list[float], budget: int, margin: float, gone: set[str]
+) -> None:
+    assume(len(gone) < len(ACTIONS))
+    router = dataclasses.replace(router, fixed=fixed, margin=margin)
+    decision = router.decide(psi, budget=budget, exclude=gone)
+    mu, base = decision.utilities, decision.selected
+    high = max(mu.values())
+    if base is not None and high - mu[base] <= margin:
+        assert decision.action == base
+    else:
+        assert mu[decision.action] == high
+
+
+@given(rankings, st.integers(1, 5000))
+def test_the_nearest_learned_budget_is_nearest_in_its_logarithm_and_of_two_the_smaller(
+    fixed: dict[int, tuple[str, ...]], budget: int
+) -> None:
+    near = constant(NAMED, fixed=fixed).nearest_fixed(budget)
+    away = {known: abs(math.log2(budget) - math.log2(known)) for known in fixed}
+    assert away[near] == pytest.approx(min(away.values()), abs=1e-12)
+
+
+def test_between_two_budgets_as_near_the_smaller_one_counts() -> None:
+    router = constant(NAMED, fixed=FIXED)
+    assert [router.nearest_fixed(budget) for budget in (0, 1, 63, 64, 65, 9999)] == [32, 32, 32, 32, 128, 128]
+
+
+def test_what_is_not_to_be_had_goes_to_the_next_of_the_list() -> None:
+    router = constant(NAMED, fixed=FIXED)
+    taken, gone = [], list[str]()
+    while len(gone) < 4:
+        taken.append(router.decide_next(x(), budget=128, available=(*ACTIONS, "rewrite"), exclude=gone).action)
+        gone.append(taken[-1])
+    assert taken == ["abstract", "merge", "retain", "extract"]  # then what only the weights know
+    assert router.decide_next(x(), budget=128, available=(*ACTIONS, "rewrite"), exclude=gone).action == "rewrite"
+    assert router.decide(x(), budget=128, available=("retain", "extract")).action == "retain"
+
+
+def test_reasons_say_whether_the_router_stepped_aside() -> None:
+    router = constant(NAMED, fixed=FIXED, provenance=LEARNED)
+    on = "on 3 domains with the reader tiny"
+    assert router.decide(x(), budget=128).reason == (f"abstract: selected at 128 tokens {on}; the router steps aside")
+    assert router.decide(x(), budget=96, exclude=["abstract"]).reason == (
+        f"merge: selected, next after abstract, at 128 tokens (the nearest learned) {on}; the router steps aside"
+    )
+    assert constant(NAMED, fixed=FIXED).decide(x(), budget=32).reason == (
+        "merge: selected at 32 tokens; the router steps aside"
+    )
+
+
+def test_reasons_say_by_how_much_the_fixed_action_was_left_or_not() -> None:
+    near, far = (constant(NAMED, fixed=FIXED, margin=margin) for margin in (0.125, 0.0625))
+    assert near.decide(x(), budget=32).reason == (
+        "merge: selected at 32 tokens; abstract is predicted 0.62 against 0.50, and a lead of 0.12 does not exceed the"
+        " margin 0.12"
+    )
+    assert far.decide(x(), budget=32).reason == (
+        "abstract: predicted 0.62 against 0.50 for merge, selected at 32 tokens; the lead of 0.12 exceeds the margin"
+        " 0.06"
+    )
+    assert near.decide(x(), budget=128).reason == "abstract: selected at 128 tokens, and predicted the highest too"
+
+
+def test_safe_asks_the_advantage_of_the_fixed_replacing_action_to_reach_the_threshold() -> None:
+    router = constant(NAMED, fixed=FIXED, thresholds={32: 0.25, 128: 0.5})
+    held, kept = (router.decide(x(), budget=budget, safe=True) for budget in (32, 128))
+    assert (held.action, held.advantage, held.threshold, held.selected) == ("merge", 0.25, 0.25, None)
+    assert (kept.action, kept.advantage, kept.threshold) == ("retain", 0.375, 0.5)
+    assert router.decide(x(), budget=128).action == "abstract"
+
+
+def test_fit_rules_come_before_the_fixed_action() -> None:
+    router = constant(NAMED, fixed={64: ("retain", "merge")}, fit_rules=True)
+    assert router.decide(x(notes=3, fit=0.5), budget=64).action == "retain"
+    assert router.decide(x(notes=3, fit=0.0), budget=64).action == "merge"
+    all_fit = constant(NAMED, fixed={64: ("merge",)}, fit_rules=True).decide(x(notes=3, fit=1.0), budget=64)
+    assert (all_fit.action, all_fit.selected) == ("retain", None)
+
+
 # Reasons
 
 
 def test_learned_reasons_carry_the_numbers_of_the_comparison() -> None:
     utilities = {"retain": 0.3125, "merge": 0.46875}
-    decided = constant(utilities, thresholds={64: 0.08}).decide(x(), budget=64)
+    decided = constant(utilities, thresholds={64: 0.08}).decide(x(), budget=64, safe=True)
     assert decided.reason == (
         "merge: predicted 0.47 against 0.31 for retain, advantage 0.16 is at least the threshold 0.08 at 64 tokens"
     )
-    kept = constant(utilities, thresholds={64: 0.16}).decide(x(), budget=64)
+    kept = constant(utilities, thresholds={64: 0.16}).decide(x(), budget=64, safe=True)
     assert kept.reason == (
         "retain: predicted 0.31 against 0.47 for merge, advantage 0.156 is below the threshold 0.160 at 64 tokens"
     )
@@ -374,7 +507,7 @@ def test_own_reasons_may_only_use_known_names(sentence: Any) -> None:
 # Files
 
 
-@given(routers())
+@given(routers() | travellers())
 def test_save_and_load_give_the_same_router_and_the_same_bytes(tmp_path_factory: Any, router: Router) -> None:
     folder = tmp_path_factory.mktemp("routers")
     router.save(folder / "a.json")
@@ -430,6 +563,16 @@ MALFORMED: list[tuple[dict[str, Any], str]] = [
     ({"thresholds": {"9" * 5000: 0.1}}, "not a budget"),
     ({"thresholds": [0.1]}, "shape"),
     ({"thresholds": None}, "shape"),
+    ({"fixed": {"64": ["merge", "rewrite"]}}, "fixed actions at 64 tokens must be distinct names out of retain"),
+    ({"fixed": {"64": ["merge", "merge"]}}, "distinct"),
+    ({"fixed": {"64": []}}, "fixed actions at 64"),
+    ({"fixed": {"0": ["merge"]}}, "budgets of 1 or more"),
+    ({"fixed": {"64": "merge"}}, "not a list"),
+    ({"fixed": ["merge"]}, "shape"),
+    ({"margin": 0.1}, "a margin is a finite number from 0 on, and needs fixed actions"),
+    ({"fixed": {"64": ["merge"]}, "margin": -0.1}, "margin"),
+    ({"fixed": {"64": ["merge"]}, "margin": math.inf}, "margin"),
+    ({"fixed": {"64": ["merge"]}, "margin": "wide"}, "not a number"),
     ({"tresholds": {"64": 0.1}}, "unknown entries: tresholds"),
     ({"a\nb": 1}, "unknown entries"),
     ({"features": ["budget", "a\nb"]}, "unknown features"),

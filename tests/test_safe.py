@@ -1,4 +1,4 @@
-"""Ladders that lose no answer of whole notes: by a look at them first, or by a certificate on their own orders."""
+"""Safe recalls by thresholds, and ladders that lose no answer of whole notes: by a look at them first, or certified."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 from test_ask import NO, QUERY, Both, actions, remembering
 
 from retcon import Memory
-from retcon.errors import ModelTimeoutError, RouterError
+from retcon.errors import InputError, ModelTimeoutError, RouterError
 from retcon.features import FEATURES, TYPES
 from retcon.lab.calibrate import upper_bound
+from retcon.lab.fit_ladder import decisions as decide_all
 from retcon.lab.fit_ladder import serving_plan, walk, whole_first
 from retcon.lab.learn import calibrate_router
 from retcon.lab.outcomes import Panel, from_rows, panel
 from retcon.ladder import Ladder
+from retcon.model import FakeChat
 from retcon.route import Router, load_shipped
 
 NAMES = ("retain", "extract", "merge")
@@ -175,6 +177,80 @@ def test_the_shipped_ladders_are_bounded_where_their_harm_was_rare() -> None:
     longmemeval, locomo = load_shipped("longmemeval"), load_shipped("locomo")
     assert [longmemeval.bounds_ladder(budget) for budget in (32, 64, 128, 256)] == [True, True, False, False]
     assert not any(locomo.bounds_ladder(budget) for budget in (32, 64, 128, 256))  # two conversations
+
+
+# -- one text ----------------------------------------------------------------------------------------------------------
+
+
+def weighing(**options: Any) -> Router:
+    """A router that likes merge a little better than whole notes, and asks for more than that."""
+    likes = {"retain": 0.5, "extract": 0.25, "merge": 0.625}
+    mine: dict[str, Any] = {"intercepts": likes, "ladder": None, "thresholds": {32: 0.25, 64: 0.125}}
+    return climbing("merge", **mine | options)
+
+
+def test_a_recall_looks_at_thresholds_only_if_it_is_to_be_safe() -> None:
+    with remembering(Both(), router=weighing()) as memory:
+        plain, safe = memory.recall(QUERY, 32), memory.recall(QUERY, 32, safe=True)
+        assert (plain.action, plain.decision.threshold, plain.decision.safe) == ("merge", 0.0, False)
+        assert (safe.action, safe.decision.threshold, safe.decision.safe) == ("retain", 0.25, True)
+        assert memory.recall(QUERY, 64, safe=True).action == "merge"
+        assert [memory.decide(QUERY, 32, safe=each).action for each in (False, True)] == ["merge", "retain"]
+        assert safe.decision.to_dict()["threshold"] == 0.25
+    with remembering(Both(), router=weighing(thresholds={32: np.inf})) as memory:
+        never = memory.decide(QUERY, 32, safe=True)
+        assert (never.action, never.to_dict()["threshold"]) == ("retain", None)
+
+
+def test_after_a_safe_recall_the_next_one_is_safe_too() -> None:
+    with remembering(Both(), router=weighing()) as memory:
+        second = memory.recall(QUERY, 32, safe=True).escalate()
+        assert second is not None
+        assert (second.action, second.decision.safe) == ("extract", True)
+        forced = memory.recall(QUERY, 32, action="merge", safe=True)
+        assert (forced.action, forced.decision.safe, forced.decision.certified) == ("merge", True, False)
+        assert "the router's own choice is retain" in forced.decision.reason
+
+
+def test_a_safe_recall_whose_writer_fails_falls_back_by_the_thresholds() -> None:
+    likes = {"retain": 0.5, "extract": 0.625, "merge": 1.0}
+    fallen = []
+    for tau in (0.125, 0.25):
+        fails = FakeChat([ModelTimeoutError("late")])
+        with remembering(fails, router=weighing(intercepts=likes, thresholds={32: tau})) as memory:
+            fallen.append(memory.recall(QUERY, 32, safe=True).action)
+    assert fallen == ["extract", "retain"]
+
+
+@pytest.mark.parametrize("router", ["evidence-fit", climbing("merge")])
+def test_safe_needs_a_router_with_thresholds(router: Any) -> None:
+    with remembering(Both(), router=router) as memory:
+        for call in (memory.recall, memory.decide):
+            with pytest.raises(InputError, match=r"safe needs thresholds, and router .* has none") as caught:
+                call(QUERY, 32, safe=True)
+            assert "\n" not in str(caught.value)
+
+
+def test_a_decision_is_certified_only_if_it_is_safe() -> None:
+    found = calibrated(0, joint="each")
+    same = [1.0] * len(FEATURES)
+    assert found.decide(same, budget=32, safe=True).certified
+    assert not found.decide(same, budget=32).certified
+
+
+@given(Cells, st.permutations(NAMES), st.sampled_from([None, 0.0, 0.25]))
+def test_what_is_calibrated_is_what_a_safe_recall_does(
+    cells: list[tuple[str, ...]], ranked: list[str], margin: float | None
+) -> None:
+    made = outcomes(cells)
+    likes = {"retain": 0.5, "extract": 0.75, "merge": 0.625}
+    router = climbing("merge", intercepts=likes, ladder=None, fixed={32: tuple(ranked)}, margin=margin)
+    found, taus = calibrate_router(router, made)
+    for place, budget in enumerate(made.budgets):
+        decisions = [d for cell, d in decide_all(found, made, safe=True) if cell[1] == place]
+        assert sum(d.action != "retain" for d in decisions) == taus[budget].accepted
+        picked = [made.utility[q, place, made.actions.index(d.action)] for q, d in enumerate(decisions)]
+        assert np.mean(picked) == pytest.approx(taus[budget].accuracy)
 
 
 # -- when it serves ----------------------------------------------------------------------------------------------------

@@ -8,11 +8,11 @@ from itertools import combinations, groupby
 
 import pytest
 
-from retcon.sample import Question, notes, questions
+from retcon.sample import Question, more_questions, notes, questions
 from retcon.words import query_terms, stems
 
 NOTES = notes()
-QUESTIONS = questions()
+QUESTIONS = [*questions(), *more_questions()]
 BY_ID = {note["id"]: note for note in NOTES}
 FOUR = ("single-session", "multi-session", "temporal", "knowledge-update")
 FIELDS = {"id", "session", "timestamp", "speaker", "text"}

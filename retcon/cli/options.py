@@ -136,6 +136,7 @@ Action = Annotated[
 Exclude = Annotated[list[str] | None, option("--exclude", "NAME", "Leave it out. Repeatable.", autocompletion=_actions)]
 
 
+Safe = Annotated[bool, flag("--safe", "Replace whole notes only where the router's threshold is reached.")]
 Fill = Annotated[
     bool, typer.Option("--fill/--no-fill", help="Where nothing is about it: the newest notes, or no text.")
 ]

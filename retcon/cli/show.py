@@ -268,7 +268,8 @@ def decision(found: Decision) -> None:
     out()
     table(((action, f"{score:.6g}") for action, score in found.utilities.items()), "action", ">utility")
     out()
-    out(f"advantage {found.advantage:.6g}, threshold {found.threshold:.6g}")
+    threshold = "no threshold" if found.threshold is None else f"threshold {found.threshold:.6g}"
+    out(f"advantage {found.advantage:.6g}, {threshold}")
     out()
     table(((name, f"{value:.4f}") for name, value in found.features.items()), "feature", ">value")
 

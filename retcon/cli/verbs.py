@@ -274,6 +274,8 @@ def recall(
     which: opt.Which,
     action: opt.Action = None,
     exclude: opt.Exclude = None,
+    safe: opt.Safe = False,
+    drafts: Annotated[int, option("--drafts", "N", "Write so many texts, and keep the best by what they show.")] = 1,
     fill: opt.Fill = True,
     setup: opt.Setup,
     text_only: Annotated[bool, flag("--text", "Print the packed text and nothing else.")] = False,
@@ -284,7 +286,10 @@ def recall(
     """Print the best text within a budget, and why."""
     words = opt.text_of(query, "query")
     with setup.open(db, needed_by=opt.needs_model(action)) as memory:
-        found = memory.recall(words, budget, where=which.where(), action=action, exclude=exclude or (), fill=fill)
+        found = memory.recall(
+            words, budget, where=which.where(), action=action, exclude=exclude or (), safe=safe, drafts=drafts,
+            fill=fill,
+        )  # fmt: skip
     if as_json:
         return show.document(found.to_dict())
     return show.text(found) if text_only else show.recall(found, verbose=verbose)
@@ -300,6 +305,7 @@ def decide(
     budget: opt.Budget = opt.BUDGET,
     which: opt.Which,
     exclude: opt.Exclude = None,
+    safe: opt.Safe = False,
     fill: opt.Fill = True,
     setup: opt.Setup,
     db: opt.Db = opt.DB,
@@ -311,7 +317,7 @@ def decide(
     """
     words = opt.text_of(query, "query")
     with setup.open(db) as memory:
-        found = memory.decide(words, budget, where=which.where(), exclude=exclude or (), fill=fill)
+        found = memory.decide(words, budget, where=which.where(), exclude=exclude or (), safe=safe, fill=fill)
     return show.document(found.to_dict()) if as_json else show.decision(found)
 
 

@@ -37,13 +37,13 @@ class Aside:
     actions: tuple[str, ...]  # that may be used
     margin: float | None
     form: Form
-    response: Linear | None
+    response: Linear
     gain: tuple[float, float]  # of the best form and margin in the inner loop, and its standard error
 
     def places(self, domain: Domain) -> Places:
         """[q, b]: the action taken."""
         base = fixed_places(domain, self.ranked, self.actions)
-        if self.margin is None or self.response is None:
+        if self.margin is None:
             return base
         return leave(domain.with_features(self.form.features), self.response, base, self.margin, self.actions)
 

@@ -176,7 +176,7 @@ def plan(ladder: Ladder, panel: Panel) -> Plan:
     return found
 
 
-def decisions(router: Router, panel: Panel) -> Iterator[tuple[tuple[int, ...], Decision]]:
+def decisions(router: Router, panel: Panel, *, safe: bool = False) -> Iterator[tuple[tuple[int, ...], Decision]]:
     """(place of question and budget, what the router decides there) as when it serves, among the panel's actions.
 
     A panel that does not say how many notes there were had some.
@@ -186,7 +186,7 @@ def decisions(router: Router, panel: Panel) -> Iterator[tuple[tuple[int, ...], D
     for cell in np.ndindex(*panel.x.shape[:2]):
         x = np.array([float(name == "notes") for name in FEATURES])
         x[places] = panel.x[cell]
-        yield cell, router.decide(x, budget=panel.budgets[cell[1]], available=known)
+        yield cell, router.decide(x, budget=panel.budgets[cell[1]], available=known, safe=safe)
 
 
 def serving_plan(router: Router, panel: Panel) -> Plan:

@@ -10,13 +10,13 @@ calibrated as the next domain is like the ones before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations, product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retcon.confidence import SIGNALS, Confidence
+from retcon.errors import InputError
 from retcon.lab.domains import REFUSED, SPENT, Array, Domain, Played, leave_out
 from retcon.lab.fit_ladder import CALL_PRICE
 from retcon.ladder import Ladder
@@ -89,27 +89,29 @@ class Climb:
 
 def walk(domain: Domain, sure: Array, climb: Climb) -> Played:
     """What one climb came to at every budget."""
+    played = look(domain, sure, climb.order, climb.stop)
+    assert played.confidence is not None
+    stands = played.confidence >= climb.accept
+    return replace(
+        played,
+        action=np.where(stands, played.action, REFUSED),
+        confidence=np.where(stands & (played.action >= 0), played.confidence, np.nan),
+    )
+
+
+def look(domain: Domain, sure: Array, order: Sequence[str], stop: float) -> Played:
+    """The looks of an order up to the stop: the reply with the highest confidence, whatever it needs to stand."""
     shape = domain.answered.shape[:2]
     best, chosen = np.full(shape, -1.0), np.full(shape, REFUSED)
     calls, tokens, going = np.zeros(shape), np.zeros(shape), np.ones(shape, bool)
     paid = sum((domain.spent[name] for name in SPENT[1:]), np.zeros(domain.answered.shape))
-    for action in climb.order:
+    for action in order:
         place = domain.place(action)
         calls, tokens = calls + going, tokens + going * paid[:, :, place]
         better = going & (sure[:, :, place] > best)
         best, chosen = np.where(better, sure[:, :, place], best), np.where(better, place, chosen)
-        going &= ~((best >= 0) & (best >= climb.stop))
-    stands = (best >= 0) & (best >= climb.accept)
-    return Played(np.where(stands, chosen, REFUSED), calls, tokens, np.where(stands, best, np.nan))
-
-
-def climbs(actions: Sequence[str], wrong_cost: float) -> Iterator[Climb]:
-    """All that are tried, the short ones first. Without a price every reply may stand."""
-    accepts = ACCEPTS if wrong_cost else (0.0,)
-    for size in range(1, LOOKS + 1):
-        stops = STOPS if size > 1 else (0.0,)
-        for order, stop, accept in product(permutations(actions, size), stops, accepts):
-            yield Climb(order, stop, accept)
+        going &= ~((best >= 0) & (best >= stop))
+    return Played(chosen, calls, tokens, best)
 
 
 def choose_climbs(
@@ -118,16 +120,23 @@ def choose_climbs(
 ) -> dict[int, Climb]:  # fmt: skip
     """Budget -> the climb of most utility on domains that its confidence was not learned on; of equals the shorter."""
     if len(domains) < 2:
-        raise ValueError("leaving one out needs two domains")
+        raise InputError("leaving one domain out needs two at least")
     tested = [(domain, predict(sure, domain)) for domain, sure in leave_out(domains, fit_confidence)]
-    first = domains[0]
-    every = list(climbs(actions or first.actions, wrong_cost))
-    worth = np.array([_worth(tested, each, wrong_cost, call_price) for each in every])
+    first, accepts = domains[0], ACCEPTS if wrong_cost else (0.0,)  # without a price every reply may stand
+    starts = list(_starts(actions or first.actions))
+    every = [Climb(order, stop, accept) for order, stop in starts for accept in accepts]
+    worth = np.concatenate([_worth(tested, *start, accepts, wrong_cost, call_price) for start in starts])
     found: dict[int, Climb] = {}
     for part in _parts(first.budgets):
         best = every[int(np.argmax(np.round(worth[:, part].mean(axis=1), 12)))]
         found |= {first.budgets[place]: best for place in part}
     return found
+
+
+def _starts(actions: Sequence[str]) -> Iterator[tuple[tuple[str, ...], float]]:
+    """Orders and stops that are tried, the short ones first."""
+    for size in range(1, LOOKS + 1):
+        yield from product(permutations(actions, size), STOPS if size > 1 else (0.0,))
 
 
 def _parts(budgets: Sequence[int]) -> list[list[int]]:
@@ -137,14 +146,17 @@ def _parts(budgets: Sequence[int]) -> list[list[int]]:
 
 
 def _worth(
-    tested: Sequence[tuple[Domain, Array]], climb: Climb, wrong_cost: float, call_price: float
-) -> NDArray[np.float64]:
-    """[b]: utility less the price of looks, domains weighing alike."""
+    tested: Sequence[tuple[Domain, Array]], order: Sequence[str], stop: float, accepts: Sequence[float],
+    wrong_cost: float, call_price: float,
+) -> Array:  # fmt: skip
+    """[accept, b]: utility less the price of looks, domains weighing alike."""
     values = []
     for domain, sure in tested:
-        played = walk(domain, sure, climb)
-        value = played.utility(domain, "llm", wrong_cost) - call_price * played.calls
-        values.append(domain.weights() @ value)
+        played = look(domain, sure, order, stop)
+        assert played.confidence is not None
+        stands = played.confidence >= np.array(accepts)[:, None, None]
+        value = stands * played.utility(domain, "llm", wrong_cost) - call_price * played.calls
+        values.append(np.einsum("q,aqb->ab", domain.weights(), value))
     return np.asarray(np.mean(values, axis=0))
 
 

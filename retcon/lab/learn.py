@@ -158,7 +158,7 @@ def _advantages(router: Router, panel: Panel) -> tuple[NDArray[np.int64], NDArra
     for cell in np.ndindex(*shape):
         row = panel.x[cell]
         mu = router.utilities([float(row[known[name]]) if name in known else 0.0 for name in FEATURES])
-        action = max(router.actions[1:], key=mu.__getitem__)
+        action = router.prefer(mu, panel.budgets[cell[1]], router.actions[1:])
         best[cell], advantage[cell] = panel.actions.index(action), mu[action] - mu[router.actions[0]]
     return best, advantage
 

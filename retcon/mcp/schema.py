@@ -371,7 +371,7 @@ class DecisionResult(BaseModel):
     utilities: dict[str, float] = Field(description="The expected usefulness of each action.")
     advantage: float = Field(description="By how much the best other action is expected to beat keeping notes whole.")
     threshold: float | None = Field(
-        default=None, description="What the advantage must reach; absent where nothing would do."
+        default=None, description="What the advantage must exceed; absent where no threshold counts."
     )
     features: dict[str, float] = Field(description="What the decision was made from.")
     router: str

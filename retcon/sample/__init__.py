@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["Question", "notes", "questions"]
+__all__ = ["Question", "more_questions", "notes", "questions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,16 @@ def notes() -> list[dict[str, Any]]:
 
 def questions() -> list[Question]:
     """Every question, the abstentions last."""
-    return [Question(**row | {"evidence": tuple(row["evidence"])}) for row in _rows("questions.jsonl")]
+    return _questions("questions.jsonl")
+
+
+def more_questions() -> list[Question]:
+    """Further ones, for `retcon advise --sample`: facts said in one place, and things that were never said."""
+    return _questions("more_questions.jsonl")
+
+
+def _questions(name: str) -> list[Question]:
+    return [Question(**row | {"evidence": tuple(row["evidence"])}) for row in _rows(name)]
 
 
 def _rows(name: str) -> list[dict[str, Any]]:

@@ -123,6 +123,9 @@ class DecideIn(WhereIn):
     query: str
     budget: Budget = DEFAULT_BUDGET
     exclude: list[str] = Field([], description="Actions to leave out: those whose text held no answer.")
+    safe: bool = Field(
+        False, description="Replace whole notes only where the router's threshold is reached; it must have thresholds."
+    )
     fill: bool = Field(True, description="Where nothing is about the query, give the newest notes; else no text.")
 
 
@@ -132,6 +135,9 @@ class RecallIn(DecideIn):
     model_config = _request(query="When did I get my cat?", budget=64, user_id="ann", exclude=[], candidates=False)
 
     action: str | None = Field(None, description="Force one action.")
+    drafts: Annotated[int, Field(ge=1, le=10)] = Field(
+        1, description="Write so many texts and keep the best by what they show; the router must have drafts."
+    )
     candidates: bool = Field(False, description="Also every candidate note, and what became of it.")
 
 
@@ -202,8 +208,8 @@ NOTE: dict[str, Any] = {
 DECISION: dict[str, Any] = {
     "action": "extract", "utilities": {"retain": 0.25, "extract": 1.0}, "advantage": 0.75, "threshold": 0.0,
     "features": {"budget": 0.125, "fit": 0.25}, "reason": "1 of 4 notes fits, so the sentences that matter are taken",
-    "router": "evidence-fit", "budget": 64, "extrapolated": False, "forced": False, "certified": False, "order": [],
-    "warnings": [],
+    "router": "evidence-fit", "budget": 64, "extrapolated": False, "forced": False, "safe": False, "selected": None,
+    "certified": False, "order": [], "warnings": [],
 }  # fmt: skip
 RECALL: dict[str, Any] = {
     "text": "[2026-05-09] I adopted a cat named Pixel.", "tokens": 14, "budget": 64,
@@ -211,7 +217,7 @@ RECALL: dict[str, Any] = {
     "sources": [{"id": "4f1c2a", "text": NOTE["memory"], "whole": True, "timestamp": "2026-05-09T10:00:00"}],
     "dropped": [{"id": "9ab2", "code": "budget", "reason": "needs 30 tokens, 12 left", "tokens": 30}],
     "usage": {"model_calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.004},
-    "warnings": [], "tried": ["extract"], "record": None, "fidelity": None, "found": True,
+    "warnings": [], "tried": ["extract"], "record": None, "fidelity": None, "drafts": [], "found": True,
     "evidence": {
         "found": True, "notes": 4, "words": 1, "covered": 0.8, "score": 1.74, "similarity": None, "named": False,
         "missing": ["get"],
@@ -365,7 +371,10 @@ class SearchOut(BaseModel):
 
 
 class DecisionOut(BaseModel):
-    """The chosen action and what led to it; a threshold that nothing reaches is null."""
+    """The chosen action and what led to it.
+
+    `threshold` is null where none counts and, with `safe`, where nothing reaches it.
+    """
 
     model_config = _answer(**DECISION)
 
@@ -379,6 +388,8 @@ class DecisionOut(BaseModel):
     budget: int
     extrapolated: bool
     forced: bool
+    safe: bool
+    selected: str | None = Field(description="The fixed action that the router takes, or leaves by a margin.")
     certified: bool
     order: list[str]
     warnings: list[str]
@@ -451,6 +462,14 @@ class EvidenceOut(BaseModel):
     missing: list[str] = Field(description="Its words that none of these notes holds.")
 
 
+class DraftOut(BaseModel):
+    """One of several texts that were written, and how good it is by what it shows."""
+
+    action: str
+    score: float
+    tokens: int
+
+
 class RecallOut(BaseModel):
     """Text within the budget, and why it is that text."""
 
@@ -469,6 +488,7 @@ class RecallOut(BaseModel):
     tried: list[str]
     record: dict[str, Any] | None
     fidelity: dict[str, Any] | None
+    drafts: list[DraftOut] = Field(description="The texts that were chosen from, best first, where there were several.")
     why: str = Field(description="One plain sentence, for people; the decision's `reason` has the numbers.")
     found: bool = Field(description="False: nothing in memory is about this, and the text, if any, only fills up.")
     evidence: EvidenceOut | None

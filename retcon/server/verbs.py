@@ -312,7 +312,7 @@ class HttpVerbs:
         where = self._where(grant, body)
         with span("retcon.decide", budget=body.budget) as current:
             found = self.memory.decide(
-                body.query, body.budget, where=where, exclude=tuple(body.exclude), fill=body.fill
+                body.query, body.budget, where=where, exclude=tuple(body.exclude), safe=body.safe, fill=body.fill
             )
             current.set_attribute("action", found.action)
         parts = contributions(self.memory.router, found)
@@ -326,7 +326,7 @@ class HttpVerbs:
         with span("retcon.recall", budget=body.budget) as current:
             found = self.memory.recall(
                 body.query, body.budget, where=where, action=body.action, exclude=tuple(body.exclude),
-                fill=body.fill,
+                safe=body.safe, drafts=body.drafts, fill=body.fill,
             )  # fmt: skip
             current.set_attribute("action", found.action)
             current.set_attribute("tokens", found.tokens)

@@ -1,16 +1,13 @@
-"""The verbs label, bench and advise: what they say first, what they write, one line for what cannot be done."""
+"""The verbs label and bench: what they say first, what they write, one line for what cannot be done."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import random
 import re
-import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import pytest
@@ -19,18 +16,13 @@ from misbehaving import Handler, Server, says
 from test_label import Busy, answers, failing
 from typer.testing import Result
 
-from retcon import Memory
 from retcon.cli.doctor import KEYS, READ
-from retcon.errors import InputError
-from retcon.lab.advise import Advice, Standing, advise, describe
 from retcon.lab.cli import bench
 from retcon.lab.data import load, sample
-from retcon.lab.outcomes import Outcomes, from_rows, panel, read
+from retcon.lab.outcomes import read
 from retcon.lab.report import figures
-from retcon.model import FakeChat
 from retcon.route import Router
 
-ALPHABET = tuple("abcdefghi")
 SMALL = ("--sample", "3", "--actions", "retain,merge", "--budgets", "32,64")
 
 
@@ -493,198 +485,3 @@ def test_a_smoke_takes_the_model_it_is_given_and_judges_without_one(server: Serv
     found = document("bench", "--smoke", "--out", "run", "--model", server.base, "--model-name", "m")
     assert (found["judge"], found["rows"]) == ("strict", bench.SMOKE_SAMPLE * 2 * 3)
     assert not any("<reply>" in seen.body["messages"][1]["content"] for seen in server.seen)
-
-
-# -- advise ------------------------------------------------------------------------------------------------------------
-
-
-def outcomes_of(right: Mapping[tuple[int, str], Sequence[float]], talks: int | None = None) -> Outcomes:
-    """Rows of questions that an action at a budget answers as listed."""
-    seen = {"notes": 2, "cluster_tokens": 90, "sessions": 1, "fit": 0.5, "inconsistency": 0.1, "similarity": 0.5}
-    return from_rows(
-        {
-            "dataset": "mine", "setting": "product", "question_id": f"q{i:03}", "budget": budget, "action": action,
-            "conversation": f"t{i % talks}" if talks else f"q{i:03}", "judge_x": value, "abstained": 0, **seen,
-        }
-        for (budget, action), values in right.items()
-        for i, value in enumerate(values)
-    )  # fmt: skip
-
-
-def shares(n: int, part: float) -> list[float]:
-    return [float(i < round(n * part)) for i in range(n)]
-
-
-def advice_of(right: Mapping[tuple[int, str], Sequence[float]], **more: Any) -> Advice:
-    return advise(panel(outcomes_of(right, **more)), draws=2000)
-
-
-def test_advice_names_the_action_that_is_surely_better_and_the_smallest_budget_that_is_enough() -> None:
-    n = 100
-    found = advice_of({
-        (32, "retain"): shares(n, 0.2), (32, "extract"): shares(n, 0.5), (32, "merge"): shares(n, 0.4),
-        (64, "retain"): shares(n, 0.42), (64, "extract"): shares(n, 0.61), (64, "merge"): shares(n, 0.5),
-        (128, "retain"): shares(n, 0.6), (128, "extract"): shares(n, 0.68), (128, "merge"): shares(n, 0.3),
-        (256, "retain"): shares(n, 0.7), (256, "extract"): shares(n, 0.65), (256, "merge"): shares(n, 0.7),
-    })  # fmt: skip
-    assert [each.use for each in found.standings] == ["extract", "extract", "extract", "retain"], "ties go to retain"
-    assert found.enough == 128
-    assert not found.few
-    said = describe(found)
-    assert re.match(
-        r"at 64 tokens use extract: \.61 against \.42 for retain, \+\.19 \[\+\.1\d, \+\.2\d\]; \.61 where", said[1]
-    )
-    assert said[3].startswith("at 256 tokens use retain: .70, no action did better (merge, the nearest, +.00 [")
-    assert said[4] == "smallest budget within 3 points of the best (.70 at 256): 128"
-
-
-def test_a_lead_that_may_be_chance_is_called_so_with_the_questions_that_might_tell() -> None:
-    n = 40
-    swapped = [1.0 - value if i % 4 else value for i, value in enumerate(shares(n, 0.5))]
-    found = advice_of({(64, "retain"): shares(n, 0.5), (64, "extract"): swapped[:-4] + [1.0] * 4})
-    (standing,) = found.standings
-    assert (standing.best, standing.use, standing.sure) == ("extract", "retain", False)
-    assert standing.gain.low < 0 < standing.gain.mean
-    assert standing.needed is not None
-    assert standing.needed > n
-    assert f"40 questions cannot tell, so keep to retain; about {standing.needed} might" in describe(found)[0]
-
-
-def test_an_interval_allows_for_the_choice_between_more_actions() -> None:
-    n = 60
-    two = {(64, "retain"): shares(n, 0.4), (64, "extract"): shares(n, 0.55)}
-    more = two | {(64, name): shares(n, 0.1) for name in ("merge", "abstract", "rewrite", "hybrid")}
-    (alone,), (one_of_five,) = advice_of(two).standings, advice_of(more).standings
-    assert one_of_five.gain.mean == alone.gain.mean
-    assert one_of_five.gain.low < alone.gain.low
-
-
-def test_below_twenty_questions_nothing_is_sure_and_that_is_the_first_thing_said() -> None:
-    found = advice_of({(64, "retain"): shares(12, 0.0), (64, "extract"): shares(12, 1.0)})
-    assert found.few
-    assert [each.use for each in found.standings] == ["retain"]
-    said = describe(found)
-    assert said[0].startswith("12 questions are too few to tell")
-    assert "extract led with 1.00 against .00 for retain" in said[1]
-    assert "might" not in said[1]
-
-
-def test_questions_of_few_conversations_count_as_those_conversations() -> None:
-    right = {(64, "retain"): shares(60, 0.2), (64, "extract"): shares(60, 0.8)}
-    assert advice_of(right).standings[0].sure
-    found = advice_of(right, talks=6)
-    assert (found.group, found.units, found.few) == ("conversation", 6, True)
-    assert not found.standings[0].sure
-
-
-def test_what_was_chosen_on_other_questions_is_not_what_was_chosen_on_these() -> None:
-    """Ten actions that are right at random: the best of them looks better than it is."""
-    draw = random.Random(3)
-    found: list[Standing] = []
-    for _ in range(12):
-        right = {(64, name): [float(draw.random() < 0.5) for _ in range(40)] for name in ("retain", *ALPHABET)}
-        found += advice_of(right).standings
-    assert mean(each.accuracy.mean for each in found) > 0.58
-    assert abs(mean(each.tried for each in found) - 0.5) < 0.05
-    assert sum(each.sure and each.best != "retain" for each in found) <= 1
-
-
-def test_advice_needs_a_choice_and_five_questions() -> None:
-    with pytest.raises(InputError, match="retain alone"):
-        advice_of({(64, "retain"): shares(10, 0.5)})
-    with pytest.raises(InputError, match="needs 5 questions"):
-        advice_of({(64, "retain"): shares(4, 0.5), (64, "extract"): shares(4, 0.5)})
-
-
-@pytest.fixture
-def mine(folder: Path) -> Path:
-    """Thirty questions of one's own over one file of notes."""
-    notes = [note.to_dict() for note in load("sample").questions[0].history]
-    (folder / "notes.jsonl").write_text("".join(json.dumps(note) + "\n" for note in notes))
-    lines = [
-        {"id": each.id, "question": each.text, "answer": each.answer, "history_file": "notes.jsonl"}
-        for each in load("sample").questions[:30]
-    ]
-    (folder / "mine.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return folder / "mine.jsonl"
-
-
-def advised(server: Server, *more: str) -> tuple[str, ...]:
-    return (
-        "advise", "--questions", "mine.jsonl", "--model", server.base, "--model-name", "m", "--budgets", "32,64",
-        "--actions", "retain,extract,merge", *more,
-    )  # fmt: skip
-
-
-def test_advise_measures_a_sample_of_your_questions_and_writes_a_router_that_serves(
-    server: Server, mine: Path, folder: Path
-) -> None:
-    told = run(*advised(server, "--sample", "24"))
-    assert told.exit_code == 0, told.output
-    assert "protocol product: every question has its notes" in told.stderr
-    said = " ".join(told.stdout.split())
-    for budget in (32, 64):
-        assert f"at {budget} tokens " in said
-    assert "smallest budget within 3 points of the best" in said
-    assert "the router, on questions it had not seen:" in said
-    router = Router.load("advice/router.json")
-    known = {name: router.provenance[name] for name in ("dataset", "setting", "model", "judge", "retriever")}
-    assert known == {"dataset": "mine", "setting": "product", "model": "m", "judge": "llm", "retriever": "bm25"}
-    assert (router.counter, router.embedder) == ("estimate", "hashing")
-    assert (folder / "advice/crossover.svg").read_text().startswith("<?xml")
-    with Memory(":memory:", router="advice/router.json", model=FakeChat(lambda ask: "x", name="m")) as memory:
-        memory.add([note.to_dict() for note in load("sample").questions[0].history])
-        decision = memory.decide("How big is the flat?", 64)
-        assert decision.router == "advised"
-        assert decision.warnings == ()
-    again = document(*advised(server, "--sample", "24"))
-    assert again["questions"] == 24
-    assert [each["budget"] for each in again["standings"]] == [32, 64]
-    assert again["files"]["router"] == "advice/router.json"
-
-
-def test_advise_without_matplotlib_leaves_the_figure_out(
-    server: Server, mine: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    found = document(*advised(server, "--sample", "6", "--no-judge"))
-    assert "figure" not in found["files"]
-    assert found["judge"] == "strict"
-    assert found["few"]
-    assert found["lines"][0].startswith("6 questions are too few to tell")
-
-
-def test_without_notes_advise_takes_the_evidence(server: Server, folder: Path) -> None:
-    lines = [
-        {"id": str(i), "question": f"What is {i}?", "answer": str(i), "evidence": [{"text": f"It is {i}."}]}
-        for i in range(6)
-    ]
-    (folder / "mine.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    told = run(*advised(server))
-    assert told.exit_code == 0, told.output
-    assert "protocol controlled: not every question has all its notes" in told.stderr
-
-
-@pytest.mark.parametrize(
-    ("said", "more"),
-    [
-        ("takes a .jsonl file, not 'mine.csv'", ("--questions", "mine.csv")),
-        ("cannot read other.jsonl", ("--questions", "other.jsonl")),
-        ("name another action beside retain", ("--actions", "retain")),
-        ("no protocol 'paper'", ("--protocol", "paper")),
-        ("--budgets takes whole numbers", ("--budgets", "few")),
-        ("no judge 'me'", ("--judge", "me")),
-    ],
-)
-def test_bad_use_of_advise_is_one_line_and_nothing_is_asked(
-    server: Server, mine: Path, said: str, more: Sequence[str]
-) -> None:
-    assert said in complaint(*advised(server, *more))
-    assert server.seen == []
-
-
-def test_four_questions_are_refused_before_anything_is_asked(server: Server, mine: Path, folder: Path) -> None:
-    told = run(*advised(server, "--sample", "4"))
-    assert "4 questions can tell nothing: advice needs 5" in failed(told)
-    assert server.seen == []
-    assert not (folder / "advice").exists()

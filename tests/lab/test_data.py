@@ -411,6 +411,14 @@ def test_the_sample_has_80_questions_over_one_shared_history() -> None:
     assert [q.id for q in questions if q.abstention] == [q.id for q in questions if not q.evidence]
 
 
+def test_more_of_the_sample_is_its_questions_and_others_over_the_same_history() -> None:
+    some, more = load("sample").questions, load("sample-more").questions
+    assert [question.id for question in more[: len(some)]] == [question.id for question in some]
+    assert len({question.id for question in more}) == len(more) == 134
+    assert sum(question.abstention for question in more) == 32
+    assert all(question.history is more[0].history for question in more)
+
+
 def test_sample_full_fit_rates_are_those_of_total_costs() -> None:
     questions = load("sample").questions
     count = counter("alphanumeric")
@@ -436,7 +444,7 @@ def test_questions_are_of_known_types_hold_their_evidence_and_can_be_sent_to_ano
             assert set(map(id, question.evidence)) <= set(map(id, question.history))
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "sample"])
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("sample")])
 def test_a_missing_file_says_in_one_line_where_to_get_it_and_where_to_put_it(tmp_path: Path, name: str) -> None:
     publisher = "github.com/snap-research/locomo" if name == "locomo" else "xiaowu0162/longmemeval-cleaned"
     with pytest.raises(InputError) as caught:

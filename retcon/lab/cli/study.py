@@ -42,9 +42,12 @@ def choose_protocol(name: str, budgets: str | None, data: str = "") -> Protocol:
 
 def choose_questions(
     data: str, protocol: Protocol, *, sample: int | None, seed: int, folder: Path | None = None,
-    abstentions: bool = False, ids: Path | None = None, corrections: bool = False,
+    abstentions: bool | None = False, ids: Path | None = None, corrections: bool = False,
 ) -> Sequence[BenchmarkQuestion]:  # fmt: skip
-    """The questions of a dataset that were asked for and that the protocol can use, in the dataset's order."""
+    """The questions of a dataset that were asked for and that the protocol can use, in the dataset's order.
+
+    Those with an answer, or with `abstentions` those without one; None is both.
+    """
     from retcon.lab import data as datasets
 
     gold = protocol.retriever == "gold"
@@ -52,10 +55,9 @@ def choose_questions(
     for reason, gone in found.skipped.items():
         show.warn(f"{show.plural(len(gone), 'question')} left out: {reason}")
     questions = found.questions
-    picked = [q for q in questions if q.abstention == abstentions] if ids is None else _pick_named(questions, ids, data)
-    if sample is not None and sample < len(picked):
-        drawn = {q.id for q in datasets.sample(picked, sample, seed=seed)}
-        picked = [q for q in picked if q.id in drawn]
+    kinds = (True, False) if abstentions is None else (abstentions,)
+    picked = [q for q in questions if q.abstention in kinds] if ids is None else _pick_named(questions, ids, data)
+    picked = picked if sample is None else draw(picked, sample, seed=seed)
     needed = "gold evidence" if gold else "history"
     usable = [q for q in picked if (q.evidence if gold else q.history)]
     if not usable:
@@ -64,6 +66,14 @@ def choose_questions(
     if len(usable) < len(picked):
         show.warn(f"{show.plural(len(picked) - len(usable), 'question')} left out: no {needed}")
     return usable
+
+
+def draw(questions: Sequence[BenchmarkQuestion], most: int, *, seed: int) -> list[BenchmarkQuestion]:
+    """At most so many of them, in their order."""
+    from retcon.lab import data as datasets
+
+    drawn = {q.id for q in datasets.sample(questions, min(most, len(questions)), seed=seed)}
+    return [q for q in questions if q.id in drawn]
 
 
 def _pick_named(questions: Sequence[BenchmarkQuestion], ids: Path, data: str) -> list[BenchmarkQuestion]:

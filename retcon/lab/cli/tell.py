@@ -13,7 +13,7 @@ import typer
 from retcon.cli import show
 
 if TYPE_CHECKING:
-    from retcon.lab.advise import AdviceResult
+    from retcon.lab.advice_page import AdviceResult, Part
     from retcon.lab.bench import BenchResult, StudyResult
     from retcon.lab.calibrate import Threshold
     from retcon.lab.cli.options import Prices
@@ -119,9 +119,7 @@ def router(found: Router, path: Path) -> None:
     )
     if found.ladder is not None:
         show.out(f"ladder: {len(found.ladder.orders)} orders, a call costs {found.ladder.call_price:g}")
-    show.out(
-        f"wrote {path}; it replaces whenever a higher utility is predicted, until retcon calibrate sets thresholds"
-    )
+    show.out(f"wrote {path}; it replaces whenever a higher utility is predicted; retcon calibrate lets it be safe")
 
 
 def thresholds(found: Mapping[int, Threshold]) -> None:
@@ -211,7 +209,7 @@ def study(found: StudyResult) -> None:
         show.warn(f"{talks} for {found.questions} questions: too few to draw from, so questions count as independent")
     if (learned := found.learned) is not None:
         never = [str(budget) for budget, each in learned.thresholds.items() if each.tau == float("inf")]
-        always = f"; at {', '.join(never)} tokens it always retains" if never else ""
+        always = f"; with safe it always retains at {', '.join(never)} tokens" if never else ""
         taught = f"learned on {learned.fitted} questions, calibrated on {learned.calibrated}"
         show.out(f"router {learned.router.name}: {taught}{always}")
 
@@ -232,14 +230,27 @@ def _study_dict(found: StudyResult) -> dict[str, Any]:
 
 
 def advice(found: AdviceResult) -> None:
-    """The advice, where it is, and how its router is used."""
-    for line in found.lines:
-        show.fold(line)
-    show.out()
-    for what, path in found.files.items():
-        show.out(f"{what:<12} {path}")
-    if "router" in found.files:
-        show.out(f"to use it: Memory(..., router={str(found.files['router'])!r}), or retcon recall --router")
+    """The page, and where everything is."""
+    show.fold(found.page.title)
+    for part in found.page.parts:
+        _part(part)
+    if found.incomplete:
+        show.warn(f"{show.plural(len(found.incomplete), 'question')} left out: an outcome is missing")
+    show.fold(", ".join(f"{what}: {path}" for what, path in found.files.items()))
+
+
+def _part(part: Part) -> None:
+    from retcon.lab.advice_page import Points, Table
+
+    if isinstance(part, Table):
+        show.out()
+        show.table(part.rows, *part.columns)
+    elif isinstance(part, Points):
+        show.out(f"{part.heading}:")
+        for line in part.lines:
+            show.block(line, mark="- ", then="  ")
+    else:
+        show.fold(part)
 
 
 def report(found: ReportFiles) -> None:

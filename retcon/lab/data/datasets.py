@@ -10,7 +10,7 @@ from retcon.errors import InputError
 from retcon.lab.data import locomo, longmemeval, own_questions, shipped
 from retcon.lab.data.longmemeval import POOL
 from retcon.lab.data.question import Dataset
-from retcon.lab.data.shipped import SAMPLE
+from retcon.lab.data.shipped import MORE, SAMPLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ FILES = {
 AUDIT = DatasetFile(
     ("locomo_audit_errors.json", "errors.json"), _GET.format("https://github.com/dial481/locomo-audit (errors.json)")
 )
-NAMES = (SAMPLE, *FILES, POOL)
+NAMES = (SAMPLE, MORE, *FILES, POOL)
 
 
 def load(
@@ -59,8 +59,8 @@ def load(
     kind = str(name)
     if corrections and kind != "locomo":
         raise InputError(f"label corrections exist for locomo, not for {kind}")
-    if kind == SAMPLE:
-        return shipped.load()
+    if kind in (SAMPLE, MORE):
+        return shipped.load(more=kind == MORE)
     if kind == "locomo":
         audit = _find(AUDIT, folder) if corrections else None
         return locomo.load(_find(FILES[kind], folder), corrections=audit, partial=partial)

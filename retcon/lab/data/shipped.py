@@ -8,15 +8,16 @@ from retcon import sample
 from retcon.lab.data.question import BenchmarkQuestion, Dataset
 from retcon.note import Note
 
-SAMPLE = "sample"
+SAMPLE, MORE = "sample", "sample-more"
 
 
-def load() -> Dataset:
-    """The questions about it, all over one history."""
+def load(*, more: bool = False) -> Dataset:
+    """The questions about it, all over one history; with `more`, those that an advice takes besides."""
     given = ("id", "text", "speaker", "session", "timestamp")  # `supersedes` is left out: to a study all turns are raw
     history = tuple(Note(**{name: row[name] for name in given}) for row in sample.notes())
     notes = {note.id: note for note in history}
-    return Dataset(tuple(_question(row, history, notes.__getitem__) for row in sample.questions()))
+    asked = [*sample.questions(), *(sample.more_questions() if more else ())]
+    return Dataset(tuple(_question(row, history, notes.__getitem__) for row in asked))
 
 
 def _question(row: sample.Question, history: tuple[Note, ...], note: Callable[[str], Note]) -> BenchmarkQuestion:

@@ -82,6 +82,7 @@ const address = (path, plain) => `${path}?${new URLSearchParams(filled(plain))}`
 
 export const decide = (body, signal) => call("POST", "decide", { body, signal });
 export const recall = (body, signal) => call("POST", "recall", { body: { ...body, candidates: true }, signal });
+export const ask = (body, signal) => call("POST", "ask", { body, signal });
 export const search = (body, signal) => call("POST", "search", { body, signal });
 export const add = (body) => write("memories", body);
 export const list = (query, signal) => call("GET", address("memories", query), { signal });

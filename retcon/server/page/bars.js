@@ -106,22 +106,27 @@ const barRow = () =>
   );
 
 /** Whether the router went by what fits and not by its numbers: all notes fit and are kept, or none does. */
-function byFit({ action, advantage, threshold, features: { fit, notes }, forced }) {
-  const enough = threshold !== null && advantage >= threshold;
+function byFit({ action, advantage, features: { fit, notes }, forced, selected }) {
   const settled = action === RETAIN ? fit >= 1 || !notes : fit <= 0;
-  return settled && !forced && enough !== (action !== RETAIN);
+  return settled && !forced && selected === null && advantage > 0 !== (action !== RETAIN);
 }
 
 function told(decision, goal) {
-  const { utilities, advantage, threshold } = decision;
-  const best = challenger(utilities);
+  const { utilities, action, selected } = decision;
+  const best = action === RETAIN || !(action in utilities) ? challenger(utilities) : action;
   if (best === null || !(RETAIN in utilities)) return "";
-  const lead = `Difference, ${way(best)} less whole notes: ${signed(advantage, 3)}. `;
+  const lead = `Difference, ${way(best)} less whole notes: ${signed(utilities[best] - utilities[RETAIN], 3)}. `;
   if (byFit(decision)) return `${lead}What fits has the last word here, whatever is expected.`;
-  if (threshold === null) return `${lead}At this budget no difference is enough to give up whole notes.`;
-  const level = threshold === 0 ? "" : `: whole notes’ ${number(utilities[RETAIN], 3)} and a threshold of ${number(threshold, 3)}`;
-  return `${lead}To replace them, it must reach the dashed line at ${number(goal, 3)}${level}.`;
+  if (selected !== null) return `${lead}${toldUsual(selected, action)}`;
+  if (goal === null) return lead.trim();
+  return `${lead}To replace them, it must pass the dashed line at ${number(goal, 3)}.`;
 }
+
+/** Of a router that has a usual choice: whether it was taken. */
+const toldUsual = (selected, action) =>
+  selected === action
+    ? "This is the usual choice at this budget: it did best where the router was learned."
+    : `The usual choice at this budget is ${way(selected)}.`;
 
 function drawLadder({ order = [], action }) {
   $("ladder").hidden = order.length === 0;

@@ -1,5 +1,6 @@
 // The Recall view: the text first, a sentence of why below it, and what led to it folded away.
 
+import { answerButton } from "./answer.js";
 import * as api from "./api.js";
 import { drawContributions, drawUtilities, isRule, plainReason, RETAIN, toldRule, way } from "./bars.js";
 import { budgetInputs } from "./budget.js";
@@ -26,9 +27,11 @@ export function recallView(world) {
     world.failed(error, { at: $("ask"), retry: () => go({ urgent: true }) });
   });
   let broken = false;
+  const forget = answerButton(() => ({ query: asked.query, budget: asked.budget, ...world.scope() }), world.failed);
 
   const go = ({ released = true, urgent = false } = {}) => {
     broken = false;
+    forget();
     if (!asked.query.trim()) {
       jobs.stop();
       busy(false);
@@ -201,7 +204,6 @@ function drawDecision(decision) {
   $("numbers").hidden = rule;
   const flags = [
     decision.forced && "you chose it",
-    decision.certified && "certified",
     decision.extrapolated && "beyond learned budgets",
     `router ${decision.router}`,
   ].filter(Boolean);
@@ -245,6 +247,7 @@ function drawActions(recall) {
   const option = (name) => el("option", { value: name }, name ? way(name) : "whatever the router chooses");
   keyed(select, ["", ...names], (name) => name, option, () => {});
   select.value = asked.action;
+  $("reader").hidden = !recall.text || names.every((name) => NO_MODEL.has(name)); // nobody to read it
   const left = names.filter((name) => !recall.tried.includes(name));
   const most = left.length === 0 || !recall.text;
   $("escalate").disabled = most;

@@ -1,0 +1,271 @@
+"""The tables of decisions over domains, from what `bench.travel` kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bench import grid
+from bench.travel import COSTS, FIXED, JUDGES, ORACLE, ROUTER, SHARES, TWICE, VOTE
+
+Found = Mapping[str, Any]
+
+NAMES = {
+    FIXED: "the action selected per budget",
+    **{f"fixed at {cost:g}": f"the same, selected at wrong_cost {cost:g}" for cost in COSTS[1:]},
+    ROUTER: "router",
+    "drafts 2": "two drafts, one kept",
+    "drafts 3": "three drafts, one kept",
+    TWICE: "the selected action at twice the budget",
+    **{f"ladder {cost:g}": f"ladder, wrong_cost {cost:g}" for cost in (0, 0.25, 0.5, 1, 2)},
+    "ladder 0.5, nothing written": "ladder, wrong_cost 0.5, whole notes and Extract alone",
+    "free router": "router over whole notes and Extract",
+    "safe": "safe",
+    ORACLE: "oracle: a right action where there is one",
+}
+ONE_CALL = (ROUTER, "router, retrieval's features too", "drafts 2", "drafts 3", TWICE, "always abstract", ORACLE)
+SEVERAL = ("ladder 0", "ladder 0.5", VOTE, TWICE, ORACLE)
+CURVE = (
+    "always retain", "always extract", FIXED, "fixed at 0.5", "fixed at 1", TWICE, VOTE, "ladder 0", "ladder 0.25",
+    "ladder 0.5", "ladder 1", "ladder 2", "ladder 0.5, nothing written",
+)  # fmt: skip
+
+
+def name_of(policy: str) -> str:
+    """A policy as people call it."""
+    return NAMES.get(policy, policy)
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}".replace("0.", ".", 1)
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3f}".replace("0.", ".", 1)
+
+
+def _gap(estimate: Found) -> str:
+    return f"{_signed(estimate['mean'])} [{_signed(estimate['low'])}, {_signed(estimate['high'])}]"
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _value(found: Found, domain: str, policy: str, judge: str, share: str, measure: str) -> float:
+    """The mean over budgets."""
+    return _mean(found["domains"][domain]["policies"][policy][judge][share][measure])
+
+
+def _domain_head(found: Found) -> list[str]:
+    return [name if name in found["nested"] else f"{name}, opened once" for name in found["domains"]]
+
+
+def differences(found: Found, pairs: Sequence[tuple[str, str]], measure: str, share: str) -> str:
+    """For each pair and judge the difference in every domain, and over the nested ones with its sign-flip test."""
+    rows: list[Sequence[str]] = []
+    for one, other in pairs:
+        key = f"{one} less {other}"
+        rows.append([f"*{name_of(one)}, less {name_of(other)}*", *[""] * (len(found["domains"]) + 3)])
+        for judge in JUDGES:
+            over, every = (found[part][key][judge][share][measure] for part in ("over nested", "over all"))
+            cells = [
+                _gap(found["domains"][domain]["differences"][key][judge][share][measure]["by_question"])
+                for domain in found["domains"]
+            ]
+            rows.append(
+                [judge, *cells, f"**{_signed(over['mean'])}**", f"{over['p']:.3f}", f"{every['p']:.3f}"]
+            )  # fmt: skip
+    return grid(["", *_domain_head(found), "mean of the nested", "p, 5 domains", "p, 7"], rows)
+
+
+def by_conversation(found: Found, pairs: Sequence[tuple[str, str, str, str]]) -> str:
+    """Intervals by conversation of the headline differences."""
+    rows = []
+    for one, other, measure, share in pairs:
+        for judge in JUDGES:
+            cells = [
+                _gap(each[share][measure].get("by_conversation") or each[share][measure]["by_question"])
+                for each in (
+                    found["domains"][domain]["differences"][f"{one} less {other}"][judge] for domain in found["domains"]
+                )
+            ]
+            rows.append([f"{name_of(one)}, less {name_of(other)}; {measure} at {share}; {judge}", *cells])
+    return grid(["", *_domain_head(found)], rows)
+
+
+def right_table(found: Found) -> str:
+    """Right answers of answerable questions, mean over budgets, by policy and domain."""
+    policies = (
+        FIXED,
+        *ONE_CALL[:-2],
+        "safe",
+        *(f"always {a}" for a in ACTIONS),
+        VOTE,
+        "ladder 0",
+        "ladder 0.5",
+        ORACLE,
+    )
+    rows = []
+    for policy in policies:
+        cells = [
+            " \\| ".join(_number(_value(found, domain, policy, judge, "0", "right")) for judge in JUDGES)
+            for domain in found["domains"]
+        ]
+        mean = " \\| ".join(
+            _number(_mean([_value(found, domain, policy, judge, "0", "right") for domain in found["nested"]]))
+            for judge in JUDGES
+        )
+        calls = _mean([found["domains"][domain]["policies"][policy]["calls"] for domain in found["nested"]])
+        rows.append([name_of(policy), *cells, mean, f"{calls:.1f}"])
+    return grid(["", *_domain_head(found), "mean of the nested", "reader calls"], rows)
+
+
+ACTIONS = ("retain", "extract", "merge", "abstract", "hybrid")
+
+
+def curve_table(found: Found) -> str:
+    """Right against wrong answers, mean of the nested domains, at each share of unanswerable questions."""
+    rows = []
+    for policy in CURVE:
+        cells = []
+        for share in SHARES:
+            for judge in JUDGES:
+                right, wrong = (
+                    _mean([_value(found, d, policy, judge, f"{share:g}", measure) for d in found["nested"]])
+                    for measure in ("right", "wrong")
+                )
+                cells.append(f"{_number(right)} : {_number(wrong)}")
+        calls, tokens = (
+            _mean([found["domains"][d]["policies"][policy][what] for d in found["nested"]])
+            for what in ("calls", "tokens")
+        )
+        rows.append([name_of(policy), *cells, f"{calls:.1f}", f"{tokens:,.0f}"])
+    head = [f"{share:.0%} unanswerable, {judge}" for share in SHARES for judge in JUDGES]
+    return grid(["", *head, "reader calls", "model tokens"], rows)
+
+
+def kinds_table(found: Found) -> str:
+    """How often a policy answers where memory holds no answer, by kind of unanswerable question."""
+    policies = ("always retain", "always extract", FIXED, "ladder 0", "ladder 0.5", "ladder 1", "ladder 2")
+    rows = []
+    for domain, each in found["domains"].items():
+        for kind, count in each["questions"].items():
+            if kind != "answerable":
+                cells = [_number(each["policies"][policy]["false answers"][kind]) for policy in policies]
+                rows.append([domain, kind, str(count), *cells])
+    return grid(["", "kind", "questions", *map(name_of, policies)], rows)
+
+
+def confidence_table(found: Found) -> str:
+    """How well a confidence learned elsewhere tells right replies from wrong ones."""
+    rows = []
+    for domain, each in found["domains"].items():
+        sure = each["confidence"]
+        kinds = ", ".join(f"{kind} {_number(value)}" for kind, value in sure["auc by kind"].items())
+        rows.append(
+            [domain, f"{sure['replies']:,}", _number(sure["auc"]), _number(sure["auc of answerable"]), kinds,
+             _number(sure["calibration error"])]
+        )  # fmt: skip
+    head = ["", "replies", "right from wrong", "of answerable questions", "answerable from", "calibration error"]
+    return grid(head, rows)
+
+
+def safe_table(found: Found) -> str:
+    """Right answers of whole notes that `safe` lost in a domain left out, with the exact upper bound (95 %)."""
+    rows = []
+    for domain, each in found["domains"].items():
+        harm = each["harm"]["safe, as shipped"]
+        cells = [f"{lost} (≤ {_number(most)})" for lost, most in zip(harm["harms"], harm["at_most"], strict=True)]
+        replaced = _mean(harm["replaced"])
+        rows.append([domain, str(harm["questions"]), *cells, f"{replaced:.0%}"])
+    return grid(["", "questions", "32", "64", "128", "256", "512", "replaced"], rows)
+
+
+def chosen_table(found: Found) -> str:
+    """What the other domains chose for each domain."""
+    rows = []
+    for domain, each in found["domains"].items():
+        chosen = each["chosen"]
+        router, drafts = chosen[ROUTER], chosen["drafts 2"]
+        margin = "steps aside" if router["margin"] is None else f"margin {router['margin']:g}"
+        climbs = (f"{order}, stop {stop:g}, accept {accept:g}" for order, stop, accept in chosen["ladder 0.5"].values())
+        looks = "; ".join(dict.fromkeys(climbs))
+        rows.append([domain, ", ".join(each["selected"]), margin, ", ".join(drafts["actions"]), looks])
+    return grid(
+        ["", "selected at 32 to 512", "router", "two drafts", "ladder at wrong_cost .5, small and large budgets"], rows
+    )
+
+
+def readme_table(found: Found) -> str:
+    """Six rows: what is gained on domains that nothing was learned on."""
+    lines = (
+        ("router", "router less fixed", "right", "0"),
+        ("two drafts, one kept", "drafts 2 less fixed", "right", "0"),
+        ("three drafts, one kept", "drafts 3 less fixed", "right", "0"),
+        ("ladder, wrong answers free", "ladder 0 less fixed", "right", "0"),
+        ("ladder at wrong_cost .5, 20 % unanswerable", "ladder 0.5 less fixed", "utility 0.5", "0.2"),
+        ("ladder at wrong_cost 1, 20 % unanswerable", "ladder 1 less fixed", "utility 1", "0.2"),
+    )
+    opened = [domain for domain in found["domains"] if domain not in found["nested"]]
+    rows = []
+    for label, pair, measure, share in lines:
+        cells = []
+        for judge in JUDGES:
+            over = found["over nested"][pair][judge][share][measure]
+            low, high = min(over["each"]), max(over["each"])
+            cells.append(f"{_signed(over['mean'])} ({_signed(low)} to {_signed(high)})")
+        cells += [
+            _gap(found["domains"][domain]["differences"][pair]["llm"][share][measure]["by_question"])
+            for domain in opened
+        ]
+        policy = pair.split(" less ")[0]
+        calls = _mean([found["domains"][d]["policies"][policy]["calls"] for d in found["nested"]])
+        rows.append([label, *cells, f"{calls:.1f}"])
+    head = [
+        "",
+        "five domains left out, model judge",
+        "strict judge",
+        *(f"{d}, opened once" for d in opened),
+        "reader calls",
+    ]
+    return grid(head, rows)
+
+
+LADDERS = (
+    ("ladder 0", FIXED), ("ladder 0", VOTE), ("ladder 0", TWICE), ("drafts 3", "ladder 0"), (VOTE, FIXED),
+    (ORACLE, FIXED),
+)  # fmt: skip
+HEADLINES = (
+    ("drafts 2", FIXED, "right", "0"), ("ladder 0", FIXED, "right", "0"), ("ladder 0", VOTE, "right", "0"),
+    ("ladder 0.5", FIXED, "utility 0.5", "0.2"), ("ladder 1", FIXED, "utility 1", "0.2"),
+    ("ladder 0.5", FIXED, "accuracy", "0.2"),
+)  # fmt: skip
+TABLES: dict[str, Callable[[Found], str]] = {
+    "domains-readme": readme_table,
+    "domains-right": right_table,
+    "domains-one-call": lambda found: differences(found, [(name, FIXED) for name in ONE_CALL], "right", "0"),
+    "domains-drafts": lambda found: differences(found, [("drafts 2", TWICE), ("drafts 3", TWICE)], "right", "0"),
+    "domains-free": lambda found: differences(
+        found, [("free router", "always extract"), ("evidence-fit", "always extract")], "right", "0"
+    ),
+    "domains-ladder": lambda found: differences(found, LADDERS, "right", "0"),
+    "domains-price-half": lambda found: differences(
+        found,
+        [("ladder 0.5", FIXED), ("ladder 0.5", "fixed at 0.5"), ("ladder 0.5, nothing written", FIXED)],
+        "utility 0.5",
+        "0.2",
+    ),
+    "domains-price-one": lambda found: differences(
+        found, [("ladder 1", FIXED), ("ladder 1", "fixed at 1")], "utility 1", "0.2"
+    ),
+    "domains-accuracy": lambda found: differences(
+        found, [("ladder 0.5", FIXED), ("ladder 0.5", VOTE), ("ladder 1", FIXED)], "accuracy", "0.2"
+    ),
+    "domains-curve": curve_table,
+    "domains-kinds": kinds_table,
+    "domains-confidence": confidence_table,
+    "domains-safe": safe_table,
+    "domains-chosen": chosen_table,
+    "domains-conversations": lambda found: by_conversation(found, HEADLINES),
+}
