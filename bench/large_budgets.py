@@ -70,9 +70,9 @@ def score_router(router: Router, made: Panel, ways: Ways) -> dict[str, Any]:
 
 
 def choose_actions(router: Router, made: Panel) -> Plan:
-    """The one action that the router takes, with its thresholds, for every question and budget of a panel."""
+    """The one action that the router takes for every question and budget of a panel, with thresholds if it has any."""
     found = np.full((*made.x.shape[:2], 1), -1, np.int64)
-    for cell, decision in ladder.decisions(router, made, safe=True):
+    for cell, decision in ladder.decisions(router, made, safe=bool(router.thresholds)):
         found[cell] = made.actions.index(decision.action)
     return found
 

@@ -149,8 +149,8 @@ TABLES: dict[str, Callable[[], str]] = {
     **{name: partial(_finding, name) for name in FINDING},
     **{name: partial(_travel, name) for name in TRAVEL},
     **shown_tables(),
-    **headline_tables(),
     **judge_tables(),
+    **headline_tables(),
 }
 
 
