@@ -29,6 +29,7 @@ from bench.fidelity import table as fidelity_table
 from bench.finding.page import TABLES as FINDING
 from bench.first_gate import table as gate_table
 from bench.found import table as found_table
+from bench.headline import tables as headline_tables
 from bench.judge_tables import tables as judge_tables
 from bench.ladder_forms import table as ladder_table
 from bench.languages import table as languages_table
@@ -149,6 +150,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **{name: partial(_travel, name) for name in TRAVEL},
     **shown_tables(),
     **judge_tables(),
+    **headline_tables(),
 }
 
 
