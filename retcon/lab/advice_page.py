@@ -90,8 +90,8 @@ def own_page(advice: Advice, files: Mapping[str, object]) -> Page:
         tuple(map(_standing_row, advice.standings)),
     )
     enough = (
-        f"Smallest budget within {100 * advice.points:g} points of the best: {advice.enough}. needed: questions that"
-        " would show the gain."
+        f"Smallest budget within {100 * advice.points:g} points of the best: {advice.enough}. needed: {_units(advice)}"
+        " that would show the gain."
     )
     return Page(
         f"Advice for {advice.dataset or 'your questions'}",
@@ -109,6 +109,7 @@ def own_page(advice: Advice, files: Mapping[str, object]) -> Page:
 
 def _measured(advice: Advice) -> str:
     kinds = f"{advice.questions} questions, {advice.unanswerable} of them unanswerable"
+    kinds += f", in {advice.units} conversations" if advice.group == "conversation" else ""
     reader = f"; reader {advice.reader}" if advice.reader else ""
     return f"{kinds}{reader}; judge {advice.judge}."
 
@@ -271,12 +272,12 @@ def gain(found: Estimate | None) -> str:
 
 
 def _signed(value: float) -> str:
-    return f"{value + 0.0:+.2f}".replace("0.", ".", 1)
+    return f"{round(value, 2) + 0.0:+.2f}".replace("0.", ".", 1)  # -0. becomes 0.
 
 
 def share(value: float) -> str:
     """A share of 1 with two decimals and no leading zero: .61"""
-    return f"{value + 0.0:.2f}".replace("0.", ".", 1)
+    return f"{round(value, 2) + 0.0:.2f}".replace("0.", ".", 1)
 
 
 # -- on disk -----------------------------------------------------------------------------------------------------------

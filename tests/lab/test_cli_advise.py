@@ -286,12 +286,17 @@ def test_questions_that_cannot_be_measured_are_left_out_and_said_with_the_reason
 
 
 def test_a_run_of_which_too_little_is_left_says_why(server: Server, mine: Path) -> None:
-    server.always = failing(lambda body: "<note>" in body["messages"][1]["content"], says({}, 400), answers)
-    told = run(*advised(server, "--limit", "6", "--no-judge"))
+    kept = [question.text for question in load("sample").questions[:3]]
+
+    def matches(body: Any) -> bool:
+        asked = body["messages"][1]["content"]
+        return "<memory>" in asked and not any(text in asked for text in kept)
+
+    server.always = failing(matches, says({"error": {"message": "bad words"}}, 400), answers)
+    told = run(*advised(server, "--no-judge", "--budgets", "64"))
     assert (told.exit_code, told.stdout) == (2, "")
     last = told.stderr.splitlines()[-1]
-    assert "advice needs 5 questions with complete outcomes" in last or "not one of" in last
-    assert "12 failed (write: " in last
+    assert "advice needs 5 questions with complete outcomes, there are 3: 81 failed (read: model)" in last
 
 
 def test_four_questions_are_refused_before_anything_is_asked(server: Server, mine: Path, folder: Path) -> None:
