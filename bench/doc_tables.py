@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -147,15 +147,15 @@ def zero_table(found: Mapping[str, Any]) -> str:
             one, two = first["crossover"][action], second["crossover"][action]
             fits = one["by_question"]["full_fit"]
             rows.append((
-                short(action), _at(one["by_question"], first["budgets"]),
-                _at(one.get("by_conversation"), first["budgets"]), _percent(one["by_question"]["no_zero"]),
+                short(action), at_budget(one["by_question"], first["budgets"]),
+                at_budget(one.get("by_conversation"), first["budgets"]), _percent(one["by_question"]["no_zero"]),
                 "" if fits["share"] is None else format_share({**fits, "rate": fits["share"]}),
-                _at(two["by_question"], second["budgets"]), _zero(_published_rows(run, action)),
+                at_budget(two["by_question"], second["budgets"]), _zero(_published_rows(run, action)),
             ))  # fmt: skip
     return grid(head, rows)
 
 
-def _at(turn: Mapping[str, Any] | None, budgets: Sequence[int]) -> str:
+def at_budget(turn: Mapping[str, Any] | None, budgets: Sequence[int]) -> str:
     """A budget with its interval; an end that lies outside the budgets is called so."""
     if turn is None:
         return ""
@@ -513,19 +513,21 @@ def spend_table(gate: Mapping[str, Any]) -> str:
 
 def false_answers_table(gate: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """How often a question gets an answer that memory does not hold."""
-    locomo, pool = (each["judges"][FIRST]["false_answers"] for each in (gate, found))
+    locomo, pool = (each["false_answers"] for each in (gate, found))
     head = (
-        "policy", f"LoCoMo, {locomo['questions']} questions", "32, 64, 128, 256 tokens", "calls",
-        f"LongMemEval, {pool['questions']} questions", "32, 64, 128, 256 tokens",
+        "policy", f"LoCoMo, {locomo['questions']} questions", "less retention", "32, 64, 128, 256 tokens", "calls",
+        f"LongMemEval, {pool['questions']} questions", "less retention", "32, 64, 128, 256 tokens",
     )  # fmt: skip
     rows = []
     for name, one in locomo["policies"].items():
-        two = pool["policies"][name]
-        rows.append((
-            _bold(policy_name(name)), format_share({**one, "rate": one["mean"]}), ", ".join(map(number, one["rate"])),
-            f"{one['calls']:.2f}", format_share({**two, "rate": two["mean"]}), ", ".join(map(number, two["rate"])),
-        ))  # fmt: skip
+        first, second = _false(name, one), _false(name, pool["policies"][name])
+        rows.append((_bold(policy_name(name)), *first, f"{one['calls']:.2f}", *second))
     return grid(head, rows)
+
+
+def _false(name: str, part: Mapping[str, Any]) -> list[str]:
+    more = "" if name == "retention" else format_gain(part["less_retention"])
+    return [format_share({**part, "rate": part["mean"]}), more, ", ".join(map(number, part["rate"]))]
 
 
 def second_table(found: Mapping[str, Any]) -> str:
@@ -618,75 +620,6 @@ def _corrected_row(name: str, part: Mapping[str, Any]) -> list[str]:
     return [*cells, format_gain(part["against"]), *(format_gain(part["corrections"][how]) for how in HOW)]
 
 
-# -- README ------------------------------------------------------------------------------------------------------------
-
-README_POLICIES = ("retention", REFERENCE, "direct", "certified", SHIPPED, VOTE, "action oracle")
-
-
-README_SECOND = {
-    REFERENCE: SELECTED, "locomo, its own order": "ladder", PRIMARY: "safe ladder: whole notes first",
-    "longmemeval, its own order": "ladder learned on LongMemEval", VOTE: VOTE,
-}  # fmt: skip
-
-
-def readme_table(gate: Mapping[str, Any], later: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    """A handful of lines for the front page."""
-    head = ("", "right, model judge", "difference", "right, strict judge", "difference", "reader calls")
-    first, second = (_by_policy(gate["judges"][judge]) for judge in JUDGES)
-    rows: list[Sequence[str]] = [
-        title_row(f"LoCoMo, {gate['judges'][FIRST]['questions']} questions kept apart", len(head))
-    ]
-    rows += [
-        [
-            _bold(policy_name(name)), number(first[name]["macro"]), format_gain(first[name]["against"]),
-            number(second[name]["macro"]), format_gain(second[name]["against"]), f"{first[name]['calls']:.2f}",
-        ]
-        for name in README_POLICIES
-    ]  # fmt: skip
-    rows += list(_readme_second(later, len(head)))
-    rows += list(_readme_operators(found, len(head)))
-    return grid(head, rows)
-
-
-def _readme_second(later: Mapping[str, Any], width: int) -> Iterator[Sequence[str]]:
-    first, second = (later["judges"][judge] for judge in JUDGES)
-    yield title_row(f"LoCoMo, {first['questions']} further questions kept apart", width)
-    other = _by_policy(second)
-    for one in first["policies"]:
-        if one["policy"] in README_SECOND:
-            two = other[one["policy"]]
-            told = f"{README_SECOND[one['policy']]}, {_percent(one['harm'])} harmed"
-            yield [
-                f"**{told}**" if one["policy"] == PRIMARY else told, number(one["macro"]), _by_question(one["against"]),
-                number(two["macro"]), _by_question(two["against"]), f"{one['calls']:.2f}",
-            ]  # fmt: skip
-
-
-def _readme_operators(found: Mapping[str, Any], width: int) -> Iterator[Sequence[str]]:
-    for run in CONTROLLED[:2]:
-        one, two = (found["judges"][judge]["operators"][run]["extract"] for judge in JUDGES)
-        study, other = (found["judges"][judge]["crossovers"][run] for judge in JUDGES)
-        yield title_row(f"{RUNS[run]}, {study['questions']} questions", width)
-        for a, b in zip(one[1:], two[1:], strict=True):
-            yield [
-                f"Extract less {short(a['second'])}",
-                "",
-                format_gain(a["mean"]["by_question"]),
-                "",
-                format_gain(b["mean"]["by_question"]),
-                "",
-            ]
-        turns = [_at(each["crossover"][PRESPECIFIED]["by_question"], each["budgets"]) for each in (study, other)]
-        yield [
-            "Abstract, agnostic, stops gaining over whole notes at",
-            "",
-            f"{turns[0]} tokens",
-            "",
-            f"{turns[1]} tokens",
-            "",
-        ]
-
-
 # -- by name -----------------------------------------------------------------------------------------------------------
 
 
@@ -721,5 +654,4 @@ def tables() -> dict[str, Callable[[], str]]:
         "judges-trust": lambda: trust_table(load("judges")),
         "judges-actions": lambda: actions_table(load("judges")),
         "judges-corrected": lambda: corrected_table(load("judges")),
-        "measured": lambda: readme_table(load("first_gate"), load("second_gate"), load("findings")),
     }

@@ -32,8 +32,8 @@ ROUTERS = ROOT / "retcon" / "routers"
 COUNTS = (2, 3)  # of drafts
 DECIMALS = 6
 LICENCES = {
-    "domains": "learned from data under permissive licences: LongMemEval (MIT), LifeBench (Apache 2.0), MemoryAgentBench"
-    " (MIT), FriendsQA (Apache 2.0), TimeQA (BSD 3-Clause)",
+    "domains": "learned from data under permissive licences: LongMemEval (MIT), LifeBench (Apache 2.0),"
+    " MemoryAgentBench (MIT), FriendsQA (Apache 2.0), TimeQA (BSD 3-Clause)",
     "domains-nc": "CC BY-NC 4.0 (LoCoMo, TimelineQA): learned from data that may not be used commercially",
 }
 
@@ -53,10 +53,11 @@ def make_router(name: str, domains: Sequence[Domain]) -> Router:
         embedder="hashing",
         counter="estimate",
         provenance=_tell(name, domains),
+        fit_rules=True,  # no domain says otherwise: where all notes fit, whole notes are the selected action anyway
         fixed={budget: tuple(row) for budget, row in zip(first.budgets, rank_actions(domains), strict=True)},
         margin=aside.margin,
         drafts={count: _round_drafts(learn_drafts(domains, count).drafts) for count in COUNTS},
-        confidence=_round_confidence(confidence),
+        confidence=round_confidence(confidence),
         prices={price: to_ladder(choose_climbs(domains, price)) for price in PRICES},
     )
 
@@ -73,8 +74,8 @@ def _tell(name: str, domains: Sequence[Domain]) -> dict[str, Any]:
         "license": LICENCES[name],
         "types": "guessed",
         "judge": "llm",
-        "thresholds": "at each budget the strictest of the domains' thresholds, each certified (alpha .05, delta .10) for"
-        " a response learned on the others",
+        "thresholds": "at each budget the strictest of the domains' thresholds, each certified (alpha .05, delta .10)"
+        " for a response learned on the others",
         "command": "python -m bench.domain_routers",
     }
 
@@ -89,7 +90,8 @@ def _round_drafts(drafts: Drafts) -> Drafts:
     )  # fmt: skip
 
 
-def _round_confidence(confidence: Confidence) -> Confidence:
+def round_confidence(confidence: Confidence) -> Confidence:
+    """With as many decimals as a file has."""
     return replace(confidence, weights=_round(confidence.weights), intercept=_round([confidence.intercept])[0])
 
 

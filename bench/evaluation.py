@@ -23,6 +23,7 @@ Ways = Mapping[str, Resamples]  # what is drawn -> the draws
 ROWS = RESULTS / "rows"
 SEED, DRAWS, ALPHA, DELTA = 20261115, 10_000, 0.05, 0.10
 JUDGES = ("llm", "strict")
+LEARNS = JUDGES[0]  # whose verdicts policies are learned from; every judge then scores the same frozen policy
 SIX = ("budget", "fit", *TYPES)  # what the shipped routers look at
 FREE = ("retain", "extract")  # what needs no model to write
 DIGITS = 6
@@ -35,12 +36,16 @@ def rows_of(name: str, folder: Path = ROWS) -> Outcomes:
 
 
 def parts(rows: Outcomes, gate: Outcomes | None, judge: str) -> tuple[Panel, Panel, Panel]:
-    """Fit, calibration and gate questions; without gate rows, calibration stands in for it (a rehearsal)."""
-    fit, calibration = (panel(rows.where(fold=name), judge=judge) for name in ("fit", "calibration"))
+    """Fit and calibration questions as `LEARNS` saw them, and the gate's as this judge did.
+
+    Without gate rows, calibration stands in for it (a rehearsal).
+    """
+    fit, calibration = (panel(rows.where(fold=name), judge=LEARNS) for name in ("fit", "calibration"))
     if gate is not None:
         return fit, calibration, panel(gate, judge=judge)
     half = np.arange(len(fit.questions)) % 3 == 0
-    return fit.take(np.flatnonzero(~half)), fit.take(np.flatnonzero(half)), calibration
+    opened = panel(rows.where(fold="calibration"), judge=judge)
+    return fit.take(np.flatnonzero(~half)), fit.take(np.flatnonzero(half)), opened
 
 
 def halves(pool: Panel, seed: int = SEED) -> tuple[Panel, Panel]:
@@ -48,6 +53,15 @@ def halves(pool: Panel, seed: int = SEED) -> tuple[Panel, Panel]:
     order = np.random.default_rng(seed).permutation(len(pool.questions))
     cut = round(0.6 * len(order))
     return pool.take(np.sort(order[:cut])), pool.take(np.sort(order[cut:]))
+
+
+def unlearned(made: Panel) -> Panel:
+    """The questions of LongMemEval's pool that the routers did not learn from, whatever was measured of them here.
+
+    They are told by name: the order of a panel, and so a draw by place, goes by what was measured.
+    """
+    names = set(halves(panel(rows_of("pool-product"), judge=LEARNS))[1].questions)
+    return made.take(np.array([place for place, name in enumerate(made.questions) if name in names]))
 
 
 def panel_of(found: Panel, actions: Sequence[str]) -> Panel:
@@ -60,6 +74,18 @@ def panel_of(found: Panel, actions: Sequence[str]) -> Panel:
         logprob=None if found.logprob is None else found.logprob[:, :, index],
         tokens={name: values[:, :, index] for name, values in found.tokens.items()},
     )  # fmt: skip
+
+
+def expect_silence(asked: Panel) -> Panel:
+    """The same questions where the only right thing is to abstain."""
+    assert asked.abstained is not None
+    kept = asked.abstained
+    return replace(
+        asked,
+        runs=kept,
+        retained=np.broadcast_to(kept[:, :, :1], kept.shape).copy(),
+        retentions=kept[:, :, 0].mean(axis=2),
+    )
 
 
 def ways_to_draw(made: Panel, *, draws: int = DRAWS) -> dict[str, Resamples]:

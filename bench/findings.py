@@ -23,6 +23,7 @@ from bench.evaluation import (
     DELTA,
     DRAWS,
     JUDGES,
+    LEARNS,
     ROWS,
     SEED,
     Array,
@@ -54,6 +55,9 @@ from retcon.note import RETAIN
 
 PRESPECIFIED = "abstract-agnostic"  # the operator whose crossover was asked for before any row existed
 AGNOSTIC = PAPER[1:]
+MERGED, ABSTRACTED, REWRITTEN = AGNOSTIC
+ORDER = ((ABSTRACTED, REWRITTEN), (MERGED, REWRITTEN), (ABSTRACTED, MERGED))  # the paper's: the first is better
+ORDERED = ("longmemeval-realizations", "locomo-controlled", "longmemeval-small")
 FOCUS = tuple((name.removesuffix("-agnostic"), name) for name in AGNOSTIC)
 CONTROLLED = ("longmemeval-controlled", "locomo-controlled", "longmemeval-small")
 WRITTEN = (
@@ -199,16 +203,26 @@ def operators(judge: str) -> dict[str, Any]:
     return found
 
 
+def operator_order(judge: str) -> dict[str, Any]:
+    """The paper's operators against one another where the evidence is given; LongMemEval with three realizations."""
+    found = {}
+    for name in ORDERED:
+        made = panel(rows_of(name), actions=PAPER, judge=judge)
+        found[name] = pairs(made, ways_to_draw(made), ORDER)
+    return found
+
+
 # -- choosing ----------------------------------------------------------------------------------------------------------
 
 
 def routing(which: Routing, judge: str) -> dict[str, Any]:
-    """Every policy cross-fitted, beside the action selected per budget on training questions."""
-    made = panel(rows_of(which.run), actions=which.actions, judge=judge)
-    policies = {name: policy for name, policy in default_policies(made).items() if name not in SLOW}
+    """Every policy cross-fitted on `LEARNS`'s verdicts and scored by this judge, beside the action selected per budget
+    on training questions."""
+    learned, made = (panel(rows_of(which.run), actions=which.actions, judge=each) for each in (LEARNS, judge))
+    policies = {name: policy for name, policy in default_policies(learned).items() if name not in SLOW}
     rules = Rules(alpha=ALPHA, delta=DELTA, group=which.group, seed=SEED)
-    scored = crossfit(made, policies=policies, rules=rules, repeats=which.repeats)
-    ways = ways_to_draw(made)
+    scored = crossfit(learned, policies=policies, rules=rules, repeats=which.repeats, scored=made)
+    ways = ways_to_draw(scored.panel)
     return {
         "run": which.run, **summarise(scored, reference=REFERENCE, draws=DRAWS),
         "against_selected": {name: against(scored, name, REFERENCE, ways) for name in LOOKED},
@@ -265,10 +279,10 @@ def history(judge: str) -> dict[str, Any]:
     return found
 
 
-def silence(judge: str) -> dict[str, Any]:
+def silence() -> dict[str, Any]:
     """How often LongMemEval's questions without an answer get one, by policies learned on its other questions."""
-    fit, calibration = halves(panel(rows_of("pool-product"), judge=judge))
-    asked = panel(rows_of("pool-abstention"), judge=judge)
+    fit, calibration = halves(panel(rows_of("pool-product"), judge=LEARNS))
+    asked = panel(rows_of("pool-abstention"), judge=LEARNS)
     return false_answers(fit, calibration, asked, Rules(alpha=ALPHA, delta=DELTA, seed=SEED))
 
 
@@ -293,9 +307,12 @@ def unsupported_claims(rows: Outcomes) -> dict[str, Any]:
 
 
 def count_runs() -> list[dict[str, Any]]:
-    """What every run is, and how many outcomes of it there are outside the gate; none where it was not made."""
+    """What every run is but those of the seven domains, and how many outcomes of it there are outside the gate; none
+    where it was not made."""
     found = []
     for each in RUNS:
+        if "-wave" in each.name:
+            continue
         there = (ROWS / f"{each.name}.parquet").is_file()
         columns = rows_of(each.name).columns if there else {}
         found.append({
@@ -316,13 +333,14 @@ def run() -> dict[str, Any]:
         judge: {
             "crossovers": crossovers(judge), "operators": operators(judge),
             "routing": {which.key: routing(which, judge) for which in ROUTINGS},
-            "realizations": realizations(judge), "history": history(judge), "false_answers": silence(judge),
+            "realizations": realizations(judge), "history": history(judge), "order": operator_order(judge),
         }
         for judge in JUDGES
     }  # fmt: skip
     claims = {name: unsupported_claims(rows_of(name)) for name in WRITTEN}
     found: dict[str, Any] = round_numbers({
         "seed": SEED, "draws": DRAWS, "runs": count_runs(), "judges": judged, "unsupported": claims,
+        "false_answers": silence(), "learned": LEARNS,
     })  # fmt: skip
     return found
 

@@ -1,10 +1,13 @@
-"""The frozen analysis of bench/prereg.md: policies made from fit and calibration questions, scored once on the gate.
+"""The frozen analysis of bench/prereg.md: policies made from fit and calibration questions, scored on the gate.
 
     python -m bench.first_gate --out bench/results/first_gate.json
 
 Rows: bench/results/rows, locomo-product.parquet and locomo-product-gate.parquet; for what its addendum asks beside
 them pool-product.parquet and locomo-abstention.parquet. With --rehearse the calibration questions stand in for the gate
 and a part of the fit questions for calibration: a trial that leaves the gate shut.
+
+Policies are learned from the model judge's verdicts alone, then frozen, and both judges score the same ones. (As it was
+first run, the strict judge's column held policies learned anew from its own verdicts.)
 """
 
 from __future__ import annotations
@@ -19,7 +22,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench import grid, keep, out_parser
-from bench.evaluation import ALPHA, DELTA, DRAWS, FREE, JUDGES, ROWS, SEED, SIX, halves, panel_of, parts
+from bench.evaluation import (
+    ALPHA,
+    DELTA,
+    DRAWS,
+    FREE,
+    JUDGES,
+    LEARNS,
+    ROWS,
+    SEED,
+    SIX,
+    expect_silence,
+    halves,
+    panel_of,
+    parts,
+)
 from retcon.lab import fit_ladder as ladder
 from retcon.lab.calibrate import upper_bound
 from retcon.lab.crossfit import (
@@ -46,15 +63,13 @@ LEARNED: dict[str, Policy] = {
     REFERENCE: best_fixed(0), "direct": Direct(), "certified": Calibrated(certified=True), "ladder": learned_ladder,
 }  # fmt: skip
 RIVALS = ("best fixed, twice the budget", "best fixed, asked again", "vote of two")
+RULES = Rules(alpha=ALPHA, delta=DELTA, seed=SEED)
 
 
-def analyse(
-    rows: Outcomes, gate: Outcomes | None, pool: Outcomes, unanswerable: Outcomes, judge: str
-) -> dict[str, Any]:
+def analyse(rows: Outcomes, gate: Outcomes | None, pool: Outcomes, judge: str) -> dict[str, Any]:
     """Every policy on the gate, the shipped one against the selected action and against its rivals at equal spend."""
     fit, calibration, opened = parts(rows, gate, judge)
-    rules = Rules(alpha=ALPHA, delta=DELTA, seed=SEED)
-    three = (fit, calibration, opened)
+    rules, three, elsewhere = RULES, (fit, calibration, opened), panel(pool, judge=LEARNS)
     scored = holdout(fit, calibration, opened, policies=default_policies(fit), rules=rules)
     capped = holdout(fit, calibration, opened, policies={CAPPED: Calibrated()}, rules=replace(rules, cap=CAP))
     scored = replace(scored, results={**scored.results, CAPPED: capped.results[CAPPED]})
@@ -72,11 +87,8 @@ def analyse(
         },
         "six_features": beside(three, rules, SIX),
         "no_model": beside(tuple(panel_of(each, FREE) for each in three), rules, SIX),
-        "across": beside((*halves(panel(pool, judge=judge)), opened), rules, SIX),
-        "across_no_model": beside(
-            (*halves(panel_of(panel(pool, judge=judge), FREE)), panel_of(opened, FREE)), rules, SIX
-        ),
-        "false_answers": false_answers(fit, calibration, panel(unanswerable, judge=judge), rules),
+        "across": beside((*halves(elsewhere), opened), rules, SIX),
+        "across_no_model": beside((*halves(panel_of(elsewhere, FREE)), panel_of(opened, FREE)), rules, SIX),
         "spend": spend(fit, opened),
     }
 
@@ -95,24 +107,19 @@ def beside(three: tuple[Panel, ...], rules: Rules, features: Sequence[str]) -> d
 
 
 def false_answers(fit: Panel, calibration: Panel, asked: Panel, rules: Rules) -> dict[str, Any]:
-    """How often each policy's last reply is an answer, where memory holds none."""
-    assert asked.abstained is not None
-    kept = asked.abstained
-    silent = replace(
-        asked,
-        runs=kept,
-        retained=np.broadcast_to(kept[:, :, :1], kept.shape).copy(),
-        retentions=kept[:, :, 0].mean(axis=2),
-    )
-    scored = holdout(fit, calibration, silent, policies=default_policies(fit), rules=rules)
+    """How often each policy's last reply is an answer, where memory holds none; no judge is needed to tell."""
+    scored = holdout(fit, calibration, expect_silence(asked), policies=default_policies(fit), rules=rules)
     draws = resample(len(asked.questions), seed=SEED, draws=DRAWS)
-    out = {}
+    out, whole = {}, 1 - scored.results["retention"].utility
     for name, found in scored.results.items():
         if "oracle" in name or not found.seen.all():
             continue
         spoke = 1 - found.utility
-        each = asdict(interval(spoke.mean(axis=1), draws))
-        out[name] = {"rate": [float(value) for value in spoke.mean(axis=0)], **each, "calls": float(found.calls.mean())}
+        out[name] = {
+            "rate": [float(value) for value in spoke.mean(axis=0)], **asdict(interval(spoke.mean(axis=1), draws)),
+            "less_retention": asdict(interval((spoke - whole).mean(axis=1), draws)),
+            "calls": float(found.calls.mean()),
+        }  # fmt: skip
     return {"questions": len(asked.questions), "policies": out}
 
 
@@ -199,10 +206,12 @@ def main() -> None:
     rows = read(options.rows / "locomo-product.parquet")
     gate = None if options.rehearse else read(options.rows / "locomo-product-gate.parquet")
     pool, unanswerable = (read(options.rows / f"{name}.parquet") for name in ("pool-product", "locomo-abstention"))
+    fit, calibration, _ = parts(rows, gate, LEARNS)
     result = {
         "rehearsal": options.rehearse, "seed": SEED, "draws": DRAWS, "alpha": ALPHA, "delta": DELTA,
-        "ladders": list(LADDERS),
-        "judges": {judge: analyse(rows, gate, pool, unanswerable, judge) for judge in JUDGES},
+        "ladders": list(LADDERS), "learned": LEARNS,
+        "judges": {judge: analyse(rows, gate, pool, judge) for judge in JUDGES},
+        "false_answers": false_answers(fit, calibration, panel(unanswerable, judge=LEARNS), RULES),
     }  # fmt: skip
     print(table(result))
     for judge in JUDGES:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench import RESULTS, keep, out_parser
-from bench.evaluation import DRAWS, JUDGES, SEED, Array, round_numbers, rows_of
+from bench.evaluation import DRAWS, JUDGES, LEARNS, SEED, Array, round_numbers, rows_of
 from retcon.lab.calibrate import upper_bound
 from retcon.lab.crossfit import LADDERS, LEARNERS, REFERENCE, Policy, Rules, always
 from retcon.lab.fit import folds, question_groups
@@ -145,8 +145,13 @@ class PolicyEnd:
         return same.get(how, np.zeros_like(self.action))
 
 
-def follow_policy(made: Panel, policy: Policy) -> PolicyEnd:
-    """How a policy ended that was learned on three folds and calibrated on one, in rotation, dealt several times."""
+def follow_policy(learned: Panel, made: Panel, policy: Policy) -> PolicyEnd:
+    """How a policy ended that was learned on three folds and calibrated on one, in rotation, dealt several times.
+
+    Both panels hold the same questions in the same order: the first as the judge saw them that it is learned from, the
+    second as the one that scores it.
+    """
+    assert learned.questions == made.questions
     shape = (REPEATS, len(made.questions), len(made.budgets))
     right, answered, action = np.zeros(shape, bool), np.zeros(shape, bool), np.zeros(shape, np.int64)
     rules = Rules(seed=SEED)
@@ -156,8 +161,9 @@ def follow_policy(made: Panel, policy: Policy) -> PolicyEnd:
         dealt = folds(question_groups(made, rules.group), FOLDS, seed=SEED + repeat)
         for fold in range(FOLDS):
             tests, calibrates = dealt == fold, dealt == (fold + 1) % FOLDS
-            parts = [made.take(np.flatnonzero(mask)) for mask in (~tests & ~calibrates, calibrates, tests)]
-            went = walk(parts[2], policy(parts[0], parts[1], rules)(parts[2].without_outcomes()))
+            train, calibration = (learned.take(np.flatnonzero(mask)) for mask in (~tests & ~calibrates, calibrates))
+            scored = made.take(np.flatnonzero(tests))
+            went = walk(scored, policy(train, calibration, rules)(scored.without_outcomes()))
             right[repeat, tests], action[repeat, tests] = went.utility > RIGHT, went.last
             answered[repeat, tests] = ~np.take_along_axis(quiet[tests], went.last[:, :, None], axis=2)[:, :, 0]
     return PolicyEnd(right, answered, action, np.broadcast_to(quiet.sum(axis=2), shape))
@@ -218,12 +224,12 @@ def level(found: PolicyEnd, labels: LabelledAnswers, judge: str, actions: Sequen
 
 def gains(labels: LabelledAnswers, judge: str) -> dict[str, Any]:
     """Fixed actions, the direct router and the ladder: as judged, as corrected, and less the selected action."""
-    made = panel(rows_of(RUN), judge=judge)
+    learned, made = (panel(rows_of(RUN), judge=name) for name in (LEARNS, judge))
     policies: dict[str, Policy] = {
         **{("retention" if a == 0 else f"always {name}"): always(a) for a, name in enumerate(made.actions)},
         REFERENCE: LEARNERS[REFERENCE], "direct": LEARNERS["direct"], "ladder": LADDERS["ladder"],
     }  # fmt: skip
-    went = {name: follow_policy(made, policy) for name, policy in policies.items()}
+    went = {name: follow_policy(learned, made, policy) for name, policy in policies.items()}
     draws = resample(len(made.questions), seed=SEED, draws=DRAWS)
     base = went[REFERENCE]
     return {

@@ -9,11 +9,20 @@ answer is any answer to a question that the history cannot answer.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from bench import RESULTS, keep, out_parser
-from bench.evaluation import DRAWS, JUDGES, SEED, estimate, halves, round_numbers, rows_of, ways_to_draw
+from bench.evaluation import (
+    DRAWS,
+    JUDGES,
+    SEED,
+    estimate,
+    expect_silence,
+    round_numbers,
+    rows_of,
+    unlearned,
+    ways_to_draw,
+)
 from bench.large_budgets import ROUTERS
 from retcon.lab.fit_ladder import LOOKS, Array, Walk, serving_plan, walk, whole_first
 from retcon.lab.outcomes import Panel, panel
@@ -28,12 +37,6 @@ def climb(router: Router, made: Panel) -> dict[str, Walk]:
     order = serving_plan(router, made)
     cut = {str(most): order[:, :, :most] for most in range(1, 1 + min(LOOKS, len(router.actions)))}
     return {name: walk(made, plan) for name, plan in {**cut, SAFE: whole_first(order)}.items()}
-
-
-def expect_silence(made: Panel) -> Panel:
-    """The same questions where the only right thing is to abstain."""
-    assert made.abstained is not None
-    return replace(made, runs=made.abstained)
 
 
 def compare_depths(router: Router, asked: Panel, unanswerable: Panel) -> list[dict[str, Any]]:
@@ -63,7 +66,7 @@ def run() -> dict[str, Any]:
         found[judge] = {}
         for name, other in RUNS.items():
             every = panel(rows_of(name), judge=judge)
-            asked = halves(every)[1] if name.startswith("pool") else every
+            asked = unlearned(every) if name.startswith("pool") else every
             unanswerable = panel(rows_of(other), judge=judge)
             found[judge][name] = {
                 "questions": len(asked.questions), "unanswerable": len(unanswerable.questions),

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench import RESULTS, keep, out_parser
-from bench.evaluation import DRAWS, JUDGES, SEED, Ways, estimate, halves, round_numbers, rows_of, ways_to_draw
+from bench.evaluation import DRAWS, JUDGES, SEED, Ways, estimate, round_numbers, rows_of, unlearned, ways_to_draw
 from bench.findings import gains
 from retcon.lab import fit_ladder as ladder
 from retcon.lab.fit_ladder import Plan, Walk, walk
@@ -52,7 +52,7 @@ def _cell(columns: Any, action: str, budget: int) -> NDArray[np.bool_]:
 def wide(name: str, judge: str) -> dict[str, Any]:
     """The actions against whole notes on all questions; the shipped routers on questions they did not learn from."""
     made = panel(rows_of(name), judge=judge)
-    fresh = halves(made)[1] if name.startswith("pool") else made
+    fresh = unlearned(made) if name.startswith("pool") else made
     ways = ways_to_draw(fresh)
     return {
         "questions": len(made.questions), "budgets": list(made.budgets), "fresh": len(fresh.questions),
@@ -70,9 +70,9 @@ def score_router(router: Router, made: Panel, ways: Ways) -> dict[str, Any]:
 
 
 def choose_actions(router: Router, made: Panel) -> Plan:
-    """The one action that the router takes, with its thresholds, for every question and budget of a panel."""
+    """The one action that the router takes for every question and budget of a panel, with thresholds if it has any."""
     found = np.full((*made.x.shape[:2], 1), -1, np.int64)
-    for cell, decision in ladder.decisions(router, made, safe=True):
+    for cell, decision in ladder.decisions(router, made, safe=bool(router.thresholds)):
         found[cell] = made.actions.index(decision.action)
     return found
 

@@ -1,6 +1,7 @@
 """The report page of the runs in the paper's protocols, as it is kept in bench/results/report.
 
     python -m bench.pages --out bench/results/report
+    python -m bench.pages --runs locomo-independent,locomo-independent-gate --out bench/results/report-independent
 
 `retcon report` makes the same page from any table of outcomes, with figures, Markdown and rows beside it; here the rows
 are in bench/results/rows already, so only the page and its tables are kept, with two of the judges.
@@ -43,10 +44,11 @@ def _kept(name: str, judges: tuple[str, ...]) -> bool:
 def main() -> None:
     """Write the page and its tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", default=",".join(RUNS), help="names of runs, with commas between them")
     parser.add_argument("--out", type=Path, default=ROWS.parent / "report")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        made = write_report(make_report(joined(), about=ABOUT), Path(folder)).folder
+        made = write_report(make_report(joined(tuple(options.runs.split(","))), about=ABOUT), Path(folder)).folder
         options.out.mkdir(parents=True, exist_ok=True)
         page = (made / "report.html").read_text(encoding="utf-8")
         (options.out / "report.html").write_text(page.replace(BESIDE, KEPT), encoding="utf-8")

@@ -16,8 +16,8 @@ import argparse
 import gzip
 import json
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from retcon.lab.outcomes import write
 from retcon.lab.protocols import PROTOCOLS, SHORT, cases
 from retcon.lab.reply_cache import ReplyCache
 from retcon.model import Ask, Chat, Reply, chat
+from retcon.operate import Length
 from retcon.store import Kept
 
 MODEL = "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M-bf16"
@@ -41,6 +42,7 @@ FREE = ("retain", "extract")
 FOCUSED = ("merge", "abstract", "hybrid")
 PAPER = ("retain", "merge-agnostic", "abstract-agnostic", "rewrite-agnostic")
 EVERY = (*FREE, *FOCUSED, "rewrite", *PAPER[1:])
+ABLATED = (*FREE, *PAPER[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +53,22 @@ class Run:
     data: str
     protocol: str
     arms: tuple[str, ...]
-    ids: tuple[str, ...] = ()  # id files; the name of each becomes the rows' fold where there are several
+    ids: tuple[str, ...] = ()  # id files; the last part of each name becomes the rows' fold where there are several
     budgets: tuple[int, ...] | None = None
     realizations: int = 1
     abstentions: bool | None = False  # None: answerable questions and others, as the id files name them
     small: bool = False  # written and read by the small model, judged by the large one
-    cap: int | None = None
-    top_k: int | None = None
+    paired: bool = False  # every operator has a retention of its own, as in the paper
+    change: Mapping[str, Any] = field(default_factory=dict)  # what differs from the protocol
 
 
 LARGE = (512, 1024, 2048, 4096)
 FIVE = (32, 64, 128, 256, 512)
+MORE: Mapping[str, Any] = {"cap": 6144, "top_k": 200}  # candidates
+ABOUT = Length(0.9, "Write about {words} words.")  # names no limit but a length, and a longer one
+ABLATIONS: Mapping[str, Mapping[str, Any]] = {
+    "plain": {}, "longer": {"length": ABOUT}, "rendered": {"accounting": "rendered"},
+}  # fmt: skip
 WIDE = LARGE[:2]  # above the learned budgets, and below 2,048 tokens, where all that `Memory` looks at by default fits
 RUNS = (
     Run("locomo-product", "locomo", "product", (*FREE, *FOCUSED), ("fit", "calibration", "gate")),
@@ -74,9 +81,9 @@ RUNS = (
     Run("longmemeval-realizations", "longmemeval-gold", "controlled", PAPER, realizations=3),
     Run("locomo-rewrite", "locomo", "full-history", ("retain", "rewrite", "rewrite-agnostic"), ("rewrite",)),
     Run("longmemeval-small", "longmemeval-gold", "controlled", PAPER, small=True),
-    Run("locomo-large", "locomo", "product", (*FREE, "merge"), ("rewrite",), LARGE, cap=6144, top_k=200),
+    Run("locomo-large", "locomo", "product", (*FREE, "merge"), ("rewrite",), LARGE, change=MORE),
     # the 160 questions, by type, that were drawn for the realizations before all were made
-    Run("pool-large", "longmemeval-pool", "product", (*FREE, "merge"), ("realizations",), LARGE, cap=6144, top_k=200),
+    Run("pool-large", "longmemeval-pool", "product", (*FREE, "merge"), ("realizations",), LARGE, change=MORE),
     Run("pool-wide", "longmemeval-pool", "product", (*FREE, *FOCUSED), budgets=WIDE),
     Run("locomo-wide", "locomo", "product", (*FREE, *FOCUSED), ("fit", "calibration"), WIDE),
     Run("locomo-second", "locomo", "product", (*FREE, *FOCUSED), ("second",)),
@@ -90,8 +97,19 @@ RUNS = (
         Run(f"{name}-wave1-small", name, "product", (*FREE, *FOCUSED), ("wave1",), FIVE, abstentions=None, small=True)
         for name in ("friendsqa", "longmemeval")
     ),
-)
-GROUPS = {wave: tuple(f"{name}-{wave}" for name in DOMAINS) for wave in WAVES}  # what --only may name at once
+    # what the audit asked for and no outcome exists of (bench/prereg/audit.md)
+    Run(
+        "locomo-independent", "locomo", "full-history", PAPER,
+        ("independent/fit", "independent/calibration", "independent/gate"),
+    ),
+    Run("longmemeval-paired", "longmemeval-gold", "controlled", PAPER, ("paired",), realizations=3, paired=True),
+    *(
+        Run(f"longmemeval-{name}", "longmemeval-gold", "controlled", ABLATED, ("realizations",), change=change)
+        for name, change in ABLATIONS.items()
+    ),
+)  # fmt: skip
+AUDIT = ("locomo-independent", "longmemeval-paired", *(f"longmemeval-{name}" for name in ABLATIONS))
+GROUPS = {wave: tuple(f"{name}-{wave}" for name in DOMAINS) for wave in WAVES} | {"audit": AUDIT}  # for --only
 
 
 class Replay:
@@ -112,14 +130,17 @@ def questions(run: Run) -> Iterator[tuple[str, BenchmarkQuestion]]:
     if not run.ids:
         yield from (("", q) for q in every if q.evidence or run.abstentions)
         return
-    fold = {
-        name: part for part in run.ids for name in (PREREG / f"{run.data.split('-')[0]}-{part}.txt").read_text().split()
-    }
+    fold = {name: part.rpartition("/")[2] for part in run.ids for name in read_part(run, part)}
     if missing := set(fold) - {q.id for q in every} if run.abstentions is None else ():
         raise SystemExit(
             f"{run.name}: no question {min(missing)} in the data ({len(missing)} of {len(fold)} are missing)"
         )
     yield from ((fold[q.id] if len(run.ids) > 1 else "", q) for q in every if q.id in fold)
+
+
+def read_part(run: Run, part: str) -> list[str]:
+    """The ids of one of a run's parts."""
+    return (PREREG / f"{run.data.split('-')[0]}-{part}.txt").read_text(encoding="utf-8").split()
 
 
 def _load(run: Run) -> Sequence[BenchmarkQuestion]:
@@ -142,10 +163,12 @@ def make(
     run: Run, large: Chat, small: Chat, cache: ReplyCache, *, limit: int | None, guard: bool, chunk: int
 ) -> dict[str, Any]:
     """The rows and words of one run."""
-    protocol = PROTOCOLS[run.protocol]
-    protocol = replace(protocol, cap=run.cap or protocol.cap, top_k=run.top_k or protocol.top_k)
+    protocol = replace(PROTOCOLS[run.protocol], **run.change)
     picked = list(questions(run))[:limit]
-    todo = cells(cases((q for _, q in picked), protocol), run.arms, budgets=run.budgets, realizations=run.realizations)
+    todo = cells(
+        cases((q for _, q in picked), protocol), run.arms, budgets=run.budgets, realizations=run.realizations,
+        paired=run.paired,
+    )  # fmt: skip
     writer = small if run.small else large
     done = label(todo, writer, cache, grader=large, guard=guard, chunk=chunk, progress=_tell)
     about = {q.id: {"fold": fold, "kind": kind_of(q), "twin": twin_of(q)} for fold, q in picked}

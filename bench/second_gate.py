@@ -3,8 +3,9 @@
     python -m bench.second_gate --out bench/results/second_gate.json
 
 Rows: locomo-second.parquet, questions of which no outcome existed before; the selected action and the
-vote come from the fit questions of locomo-product.parquet, the ladders from the files that ship. With --rehearse the
-calibration questions stand in for the second gate, which stays shut.
+vote come from the fit questions of locomo-product.parquet, the ladders from the files that shipped when it was opened
+(kept in bench/prereg/routers). All were learned from the model judge's verdicts; both judges score the same ones. With
+--rehearse the calibration questions stand in for the second gate, which stays shut.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bench import RESULTS, keep, out_parser
+from bench.domains import PREREG
 from bench.evaluation import (
     ALPHA,
     DELTA,
@@ -32,7 +34,7 @@ from retcon.lab.crossfit import REFERENCE, VOTE, Result, Rules, best_fixed, hold
 from retcon.lab.fit_ladder import Array, Plan, serving_plan, walk, whole_first
 from retcon.lab.outcomes import Outcomes, Panel
 from retcon.note import RETAIN
-from retcon.route import Router, load_shipped
+from retcon.route import Router
 
 SECOND = "locomo-second"
 ROUTERS = ("locomo", "longmemeval")
@@ -45,19 +47,22 @@ def policies(fit: Panel, calibration: Panel, opened: Panel) -> dict[str, Came]:
     """What every policy comes to, question by question and budget by budget."""
     rules = Rules(alpha=ALPHA, delta=DELTA, seed=SEED)
     scored = holdout(fit, calibration, opened, policies={REFERENCE: best_fixed(0)}, rules=rules).results
-    whole = opened.actions.index(RETAIN)
-    found = {"whole notes": _walk_plan(opened, np.full((*opened.x.shape[:2], 1), whole))}
+    found = {"whole notes": _walk_plan(opened, np.full((*opened.x.shape[:2], 1), opened.actions.index(RETAIN)))}
     found |= {name: _spend(scored[name]) for name in (REFERENCE, VOTE)}
     for name in ROUTERS:
-        own = serving_plan(load_shipped(name), opened)
+        router = frozen_router(name)
+        own = serving_plan(router, opened)
         first = whole_first(own)
         found[f"{name}, its own order"] = _walk_plan(opened, own)
         found[f"{name}, whole notes first"] = _walk_plan(opened, first)
-        if any(map(load_shipped(name).bounds_ladder, opened.budgets)):
-            found[f"{name}, certified or whole notes first"] = _walk_plan(
-                opened, safe(load_shipped(name), opened, own, first)
-            )
+        if any(map(router.bounds_ladder, opened.budgets)):
+            found[f"{name}, certified or whole notes first"] = _walk_plan(opened, safe(router, opened, own, first))
     return found | {ORACLE: _spend(scored[ORACLE])}
+
+
+def frozen_router(name: str) -> Router:
+    """A router as it shipped when the gate was opened, whatever ships now."""
+    return Router.load(PREREG / "routers" / f"{name}.json")
 
 
 def safe(router: Router, opened: Panel, own: Plan, first: Plan) -> Plan:

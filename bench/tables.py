@@ -29,6 +29,7 @@ from bench.fidelity import table as fidelity_table
 from bench.finding.page import TABLES as FINDING
 from bench.first_gate import table as gate_table
 from bench.found import table as found_table
+from bench.headline import tables as headline_tables
 from bench.judge_tables import tables as judge_tables
 from bench.ladder_forms import table as ladder_table
 from bench.languages import table as languages_table
@@ -43,6 +44,7 @@ from bench.speed.page import table as speed_goals
 from bench.stats import table as stats_table
 from bench.tokens import TokenRow
 from bench.tokens import table as token_table
+from bench.travel_tables import TABLES as TRAVEL
 
 RESULTS = ROOT / "bench" / "results"
 _BLOCK = re.compile(r"(<!-- table: ([a-z-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -107,6 +109,11 @@ def _pilot(name: str) -> str:
     return pilot_tables(_results("pilot"))[name]
 
 
+def _travel(name: str) -> str:
+    """One of the tables of decisions over domains."""
+    return TRAVEL[name](_results("travel"))
+
+
 def _finding(name: str) -> str:
     """One of the tables of what is found."""
     return FINDING[name](_results("finding"))
@@ -140,8 +147,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "gate": lambda: gate_table(_results("first_gate")),
     **{f"pilot-{name}": partial(_pilot, f"pilot-{name}") for name in PILOT},
     **{name: partial(_finding, name) for name in FINDING},
+    **{name: partial(_travel, name) for name in TRAVEL},
     **shown_tables(),
     **judge_tables(),
+    **headline_tables(),
 }
 
 

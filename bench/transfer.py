@@ -22,6 +22,7 @@ from bench.evaluation import (
     DRAWS,
     FREE,
     JUDGES,
+    LEARNS,
     SEED,
     SIX,
     Ways,
@@ -64,12 +65,13 @@ DEALT, DEALS = (REFERENCE, "direct", "certified", "ladder"), 20
 
 
 def directions(judge: str) -> dict[str, Three]:
-    """Questions to learn from, to calibrate on and to be scored on."""
+    """Questions to learn from and to calibrate on, as `LEARNS` saw them, and those that this judge scores."""
     pool, locomo = (panel(rows_of(name), judge=judge) for name in ("pool-product", "locomo-product"))
     fit, calibration = (
-        panel(rows_of("locomo-product").where(fold=name), judge=judge) for name in ("fit", "calibration")
+        panel(rows_of("locomo-product").where(fold=name), judge=LEARNS) for name in ("fit", "calibration")
     )
-    return {"LongMemEval to LoCoMo": (*halves(pool), locomo), "LoCoMo to LongMemEval": (fit, calibration, pool)}
+    learned = halves(panel(rows_of("pool-product"), judge=LEARNS))
+    return {"LongMemEval to LoCoMo": (*learned, locomo), "LoCoMo to LongMemEval": (fit, calibration, pool)}
 
 
 def score_transfer(three: Three, features: Sequence[str], actions: Sequence[str] | None) -> dict[str, Any]:
@@ -78,7 +80,7 @@ def score_transfer(three: Three, features: Sequence[str], actions: Sequence[str]
         (each if actions is None else panel_of(each, actions)).with_features(features) for each in three
     )
     scored = holdout(fit, calibration, test, policies=POLICIES, rules=RULES)
-    home = crossfit(test, policies=POLICIES, rules=RULES, repeats=REPEATS)
+    home = crossfit(test, policies=POLICIES, rules=RULES, repeats=REPEATS) if test.judge == LEARNS else None
     ways = ways_to_draw(test)
     return {
         "learned": len(fit.questions), "calibrated": len(calibration.questions), "scored": len(test.questions),
@@ -100,15 +102,16 @@ def deal_again(pool: Panel, test: Panel, features: Sequence[str]) -> dict[str, A
     }
 
 
-def line(scored: CrossFit, home: CrossFit, name: str, ways: Ways) -> dict[str, Any]:
-    """One policy: accuracy, difference from the selected action, harm, spend, and the same policy at home."""
+def line(scored: CrossFit, home: CrossFit | None, name: str, ways: Ways) -> dict[str, Any]:
+    """One policy: accuracy, difference from the selected action, harm, spend, and the same policy at home, where it is
+    learned from the verdicts that score it."""
     each, base = scored.results[name], scored.results[REFERENCE]
     gap = (each.utility - base.utility).mean(axis=1)
     return {
         "policy": name, "accuracy": each.utility.mean(axis=0).tolist(), "macro": each.macro,
         "against": None if name == REFERENCE else estimate(gap, ways), "harm": float(each.harmed.mean()),
         "calls": float(each.calls.mean()), "tokens": float((each.read + each.generated).mean()),
-        "home": home.results[name].macro,
+        "home": None if home is None else home.results[name].macro,
     }  # fmt: skip
 
 
@@ -124,12 +127,12 @@ def run() -> dict[str, Any]:
         }
         for judge in JUDGES
     }
-    ends = {
-        judge: [panel(rows_of(name), judge=judge) for name in ("pool-product", "locomo-product")] for judge in JUDGES
-    }
+    pool = panel(rows_of("pool-product"), judge=LEARNS)
     again = {
-        judge: {size: deal_again(pool, locomo, names) for size, names in SETS.items()}
-        for judge, (pool, locomo) in ends.items()
+        judge: {
+            size: deal_again(pool, panel(rows_of("locomo-product"), judge=judge), names) for size, names in SETS.items()
+        }
+        for judge in JUDGES
     }
     about = {"seed": SEED, "draws": DRAWS, "repeats": REPEATS}
     found: dict[str, Any] = round_numbers({**about, "judges": judged, "dealt_again": again})

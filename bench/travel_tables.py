@@ -201,11 +201,11 @@ def readme_table(found: Found) -> str:
     """Six rows: what is gained on domains that nothing was learned on."""
     lines = (
         ("router", "router less fixed", "right", "0"),
-        ("two drafts, one kept", "drafts 2 less fixed", "right", "0"),
-        ("three drafts, one kept", "drafts 3 less fixed", "right", "0"),
-        ("ladder, wrong answers free", "ladder 0 less fixed", "right", "0"),
-        ("ladder at wrong_cost .5, 20 % unanswerable", "ladder 0.5 less fixed", "utility 0.5", "0.2"),
-        ("ladder at wrong_cost 1, 20 % unanswerable", "ladder 1 less fixed", "utility 1", "0.2"),
+        ("two drafts", "drafts 2 less fixed", "right", "0"),
+        ("three drafts", "drafts 3 less fixed", "right", "0"),
+        ("ladder", "ladder 0 less fixed", "right", "0"),
+        ("ladder, wrong_cost .5, 20 % unanswerable", "ladder 0.5 less fixed", "utility 0.5", "0.2"),
+        ("ladder, wrong_cost 1, 20 % unanswerable", "ladder 1 less fixed", "utility 1", "0.2"),
     )
     opened = [domain for domain in found["domains"] if domain not in found["nested"]]
     rows = []
@@ -213,23 +213,14 @@ def readme_table(found: Found) -> str:
         cells = []
         for judge in JUDGES:
             over = found["over nested"][pair][judge][share][measure]
-            low, high = min(over["each"]), max(over["each"])
-            cells.append(f"{_signed(over['mean'])} ({_signed(low)} to {_signed(high)})")
-        cells += [
-            _gap(found["domains"][domain]["differences"][pair]["llm"][share][measure]["by_question"])
-            for domain in opened
-        ]
+            cells.append(f"{_signed(over['mean'])} ({_signed(min(over['each']))}…{_signed(max(over['each']))})")
+        for domain in opened:
+            gap = found["domains"][domain]["differences"][pair]["llm"][share][measure]["by_question"]
+            cells.append(f"{_signed(gap['mean'])} [{_signed(gap['low'])}…{_signed(gap['high'])}]")
         policy = pair.split(" less ")[0]
         calls = _mean([found["domains"][d]["policies"][policy]["calls"] for d in found["nested"]])
         rows.append([label, *cells, f"{calls:.1f}"])
-    head = [
-        "",
-        "five domains left out, model judge",
-        "strict judge",
-        *(f"{d}, opened once" for d in opened),
-        "reader calls",
-    ]
-    return grid(head, rows)
+    return grid(["", "five domains", "strict judge", *opened, "reader calls"], rows)
 
 
 LADDERS = (

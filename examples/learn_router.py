@@ -45,6 +45,6 @@ for budget, found in thresholds.items():
 with Memory(":memory:", router=router) as memory:  # router.save("router.json") and router="router.json" do as well
     for day in range(1, 20):
         memory.add(f"On day {day} the cat slept for {day + 3} hours and then ate a little.", id=f"n{day}")
-    recall = memory.recall("How long did the cat sleep on day 7?", budget=64)
+    recall = memory.recall("How long did the cat sleep on day 7?", budget=64, safe=True)
     print(recall.decision.reason)
     print(f"certified: {recall.decision.certified}; tries in this order: {' > '.join(recall.decision.order)}")

@@ -38,7 +38,7 @@ class Options(TypedDict, total=False):
     embedder: str | Embed | Encode | None
     embed_in_background: bool
     reranker: str | Rerank | Score | None
-    top_k: int
+    top_k: int | None
     cap: int
     model: str | Chat | None
     model_name: str | None

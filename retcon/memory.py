@@ -115,7 +115,7 @@ class Memory(Hints):
     ) -> None:
         """Opens the file, or makes it; `:memory:` keeps everything in this process.
 
-        `router` decides: a Router, its JSON file or the name of one that ships; by default one learned on LongMemEval
+        `router` decides: a Router, its JSON file or the name of one that ships; by default one learned on five domains
         where there is a model, else the evidence-fit rule. `counter` counts tokens: "estimate",
         "alphanumeric", "bpe", or any callable. `top_k` and `cap` bound the candidates (notes, tokens); by default
         20 notes, and more where a budget has room for all of them. `now` and

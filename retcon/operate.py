@@ -43,6 +43,21 @@ SMALLEST = 12  # tokens below which no record is written
 
 
 @dataclass(frozen=True, slots=True)
+class Length:
+    """How long a record its prompt asks for: a share of the budget in words, and the sentence that says so."""
+
+    share: float = 0.7
+    sentence: str = "At most {words} words."
+
+    def ask(self, budget: int) -> str:
+        """The sentence for this budget; never under six words."""
+        return self.sentence.replace("{words}", str(max(6, int(self.share * budget))))
+
+
+AT_MOST = Length()
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """What an action works on."""
 
@@ -53,6 +68,7 @@ class Job:
     focus: bool = True  # written for the query; False: for whatever may be asked later
     temperature: float = 0.0
     seed: int | None = None
+    length: Length = AT_MOST
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -124,6 +140,7 @@ def operate(
     focus: bool = True,
     temperature: float = 0.0,
     seed: int | None = None,
+    length: Length = AT_MOST,
 ) -> Packed:
     """What the action makes of the cluster within the budget; a ModelError where its model fails it."""
     deadline.check()
@@ -134,7 +151,7 @@ def operate(
         return Packed("", 0)
     if not focus and not chosen.ranked:
         cluster = replace(cluster, hits=_sort_by_time(cluster.hits), costs=())
-    packed = chosen.run(Job(cluster, budget, count, chat, focus, temperature, seed))
+    packed = chosen.run(Job(cluster, budget, count, chat, focus, temperature, seed, length))
     return packed if action in (RETAIN, EXTRACT) else _hold_to_contract(packed, cluster, budget, count)
 
 
@@ -258,7 +275,7 @@ def record(job: Job, instruction: str) -> Packed:
 def prompt(job: Job, instruction: str, notes: Sequence[Note], budget: int) -> Ask:
     """The request: the rules, the notes as data and in this order, the question if the record is to serve it, the task
     and its limit."""
-    task = f"{instruction.replace('{aim}', _AIM if job.focus else '')} At most {max(6, int(0.7 * budget))} words."
+    task = f"{instruction.replace('{aim}', _AIM if job.focus else '')} {job.length.ask(budget)}"
     question = [f"Question: {as_data(one_line(job.cluster.query))}"] if job.focus else []
     content = "\n\n".join(["\n".join(map(tag, notes)), *question, task])
     messages = ({"role": "system", "content": RULES}, {"role": "user", "content": content})

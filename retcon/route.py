@@ -494,8 +494,8 @@ class Router:
 
 
 # Those that ship. "domains" is learned on five domains, "domains-nc" on two more; the others each on one, with an
-# earlier retriever and renderer. "-free" knows only actions that no model writes. "domains-nc" and the two of LoCoMo are
-# learned from data under CC BY-NC 4.0, and say so; the others are free of it.
+# earlier retriever and renderer. "-free" knows only actions that no model writes. "domains-nc" and the two of LoCoMo
+# are learned from data under CC BY-NC 4.0, and say so; the others are free of it.
 SHIPPED = ("evidence-fit", "domains", "domains-nc", "longmemeval", "longmemeval-free", "locomo", "locomo-free")
 
 

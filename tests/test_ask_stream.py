@@ -161,7 +161,9 @@ def test_ask_as_events_tells_each_look_and_ends_with_the_answer_of_the_json_form
     assert [name for name, _ in events] == ["seen", "seen", "answer"]
     assert [data["look"] for _, data in events[:2]] == [1, 2]
     assert [data["abstained"] for _, data in events[:2]] == [True, False]
-    assert set(events[0][1]) == {"look", "action", "tokens", "budget", "abstained", "error", "usage"}
+    assert set(events[0][1]) == {
+        "look", "action", "tokens", "budget", "abstained", "confidence", "error", "usage",
+    }  # fmt: skip
     last = events[-1][1]
     assert last["answer"] == again["answer"] == "14 June ☕\n\nevent: seen"
     assert [look["action"] for look in last["looks"]] == [data["action"] for _, data in events[:2]]

@@ -89,6 +89,13 @@ def test_days_and_numbers_of_the_question_are_looked_for_beside_the_reply() -> N
     assert signals("What was said on 9 May 2026 about the cat?", "It is called Pixel")["dated"] == 1.0
 
 
+def test_a_note_without_a_timestamp_is_of_the_day_it_was_stored_where_it_was_added_live() -> None:
+    stored = Note("live", "My cat is called Pixel.", created_at="2026-05-09T10:00:00Z", live=True)
+    asking = "What did I call my cat in May?"
+    assert signals(asking, "Pixel", stored)["dated"] == 1.0
+    assert signals(asking, "Pixel", replace(stored, live=False))["dated"] == -1.0
+
+
 def test_a_text_that_repeats_the_question_is_an_echo() -> None:
     assert signals(CAT, "Pixel", shown="The cat is called something.")["echoed"] == 1.0
     assert signals(CAT, "Pixel", shown="It rained.")["echoed"] == 0.0
@@ -99,7 +106,7 @@ def test_flat_is_the_fifth_score_over_the_best_and_never_below_zero() -> None:
     assert signals(CAT, "x", *many, scores=(4.0, 3.0, 2.0, 2.0, 1.0, 0.0))["flat"] == 0.25
     assert signals(CAT, "x", *many, scores=(4.0, 3.0, 2.0, 2.0, -8.0, -9.0))["flat"] == 0.0  # a reranker's
     assert signals(CAT, "x", *many, scores=(-1.0,) * 6)["flat"] == 0.0
-    assert signals(CAT, "x", *many[:2], scores=(4.0, 1.0))["flat"] == 0.25
+    assert signals(CAT, "x", *many[:4], scores=(4.0, 4.0, 4.0, 4.0))["flat"] == 0.0  # a small memory has no fifth
 
 
 @pytest.mark.parametrize(

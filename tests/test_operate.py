@@ -20,6 +20,7 @@ from retcon.operate import (
     RULES,
     SMALLEST,
     Job,
+    Length,
     as_data,
     clean_reply,
     finish_reply,
@@ -227,6 +228,10 @@ def test_the_token_ceiling_comes_from_the_budget(budget: int) -> None:
         made(action, chat, budget)
         assert [ask.max_tokens for ask in chat.asked] == [budget + 8]
         assert f"At most {max(6, int(0.7 * budget))} words" in sent(chat)
+        made(action, chat, budget, length=Length(0.9, "Write about {words} words."))
+        assert chat.asked[-1].max_tokens == budget + 8
+        assert f"Write about {max(6, int(0.9 * budget))} words." in sent(chat)
+        assert "At most" not in sent(chat)
     chat = FakeChat(lambda ask: "Pixel.")
     made(REWRITE, chat, budget)
     assert all(SMALLEST + 8 <= ask.max_tokens <= budget + 8 for ask in chat.asked)

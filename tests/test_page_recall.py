@@ -260,6 +260,25 @@ def test_what_fits_has_the_last_word_and_the_page_says_so(site: Site, tmp_path: 
 
 
 @needs_chromium
+@pytest.mark.parametrize(("margin", "action"), [(None, "extract"), (0.5, "extract"), (0.25, "retain")])
+def test_the_usual_choice_is_named_whether_it_is_taken_or_left(site: Site, margin: float | None, action: str) -> None:
+    likes = {
+        "format": 1, "name": "usual", "kind": "learned", "actions": ["retain", "extract"], "features": [],
+        "weights": {"retain": [], "extract": []}, "intercepts": {"retain": 0.75, "extract": 0.25},
+        "fixed": {"256": ["extract", "retain"]}, "margin": margin,
+    }  # fmt: skip
+    opened = site.start(router=Router.load(likes)).sample().open()
+    ask(opened, QUESTION.question)
+    assert action_of(opened) == action
+    taken = "This is the usual choice at this budget" if action == "extract" else "The usual choice at this budget is"
+    assert taken in told(opened, "advantage")
+    assert "-0.500" in told(opened, "advantage").replace("−", "-")
+    assert opened.locator("#bars").get_attribute("data-goal") == ""  # no line to pass
+    assert ("steps aside" in told(opened, "reason")) == (margin is None)
+    site.quiet()
+
+
+@needs_chromium
 def test_requests_are_coalesced_while_dragging_and_the_last_one_wins(site: Site) -> None:
     opened = site.start().evidence().open()
     ask(opened, QUESTION.question)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from retcon.errors import MissingExtraError
-from retcon.lab import bench
+from retcon.lab import bench, learn
 from retcon.lab.advise import (
     DEFAULT,
     FEW,
@@ -21,11 +21,12 @@ from retcon.lab.advise import (
     Standing,
     read_advice,
 )  # fmt: skip
-from retcon.lab.outcomes import Outcomes
+from retcon.lab.outcomes import Outcomes, Panel
 from retcon.lab.report.figures import crossover_figure
 from retcon.lab.report.studies import Readings
 from retcon.lab.stats import Estimate
 from retcon.ladder import DEFAULT_WRONG_COST
+from retcon.operate import ACTIONS
 
 MOST = 10_000  # questions; a larger number says no more than "more"
 YOURS = "What is best for your notes: the sample is one invented person's talks. retcon advise --questions asks yours."
@@ -82,13 +83,16 @@ def own_page(advice: Advice, files: Mapping[str, object]) -> Page:
     """The page on a user's own questions."""
     table = Table(
         ("", ">right", ">wrong", ">none", ">utility", ">over default", ">over fixed"),
-        tuple(_score_row(each, advice.actions) for each in advice.scores),
+        tuple(map(_score_row, advice.scores)),
     )
     budgets = Table(
-        (">budget", "default takes", ">utility", "best other", ">utility", ">gain", "would show"),
+        (">budget", "default takes", ">utility", "best other", ">utility", ">gain", ">needed"),
         tuple(map(_standing_row, advice.standings)),
     )
-    enough = f"Smallest budget within {100 * advice.points:g} points of the best: {advice.enough} tokens."
+    enough = (
+        f"Smallest budget within {100 * advice.points:g} points of the best: {advice.enough}. needed: {_units(advice)}"
+        " that would show the gain."
+    )
     return Page(
         f"Advice for {advice.dataset or 'your questions'}",
         (
@@ -105,6 +109,7 @@ def own_page(advice: Advice, files: Mapping[str, object]) -> Page:
 
 def _measured(advice: Advice) -> str:
     kinds = f"{advice.questions} questions, {advice.unanswerable} of them unanswerable"
+    kinds += f", in {advice.units} conversations" if advice.group == "conversation" else ""
     reader = f"; reader {advice.reader}" if advice.reader else ""
     return f"{kinds}{reader}; judge {advice.judge}."
 
@@ -150,12 +155,8 @@ def _actions(fixed: Mapping[int, str]) -> str:
     return "; ".join(f"{action} at {', '.join(budgets)} tokens" for action, budgets in at.items())
 
 
-def _score_row(each: Score, actions: Sequence[str]) -> tuple[str, ...]:
-    name = f"always {each.name}" if each.name in actions else each.name
-    return (
-        name, share(each.right), share(each.wrong), share(each.none), share(each.utility), gain(each.over_default),
-        gain(each.over_fixed),
-    )  # fmt: skip
+def _score_row(each: Score) -> tuple[str, ...]:
+    return each.name, *_shares(each), gain(each.over_default), gain(each.over_fixed)
 
 
 def _legend(advice: Advice) -> str:
@@ -163,8 +164,8 @@ def _legend(advice: Advice) -> str:
     return (
         f"Shares of questions, mean over budgets; utility = right - {advice.wrong_cost:g} x wrong, and any answer to an"
         " unanswerable question is wrong. fixed: the best action at each budget; learned: a router; ladder: looks again"
-        f" ({calls:.1f} reader calls). These three never saw the questions that they are scored on. Intervals allow for"
-        " two rivals."
+        f" ({calls:.1f} reader calls); these three never saw the questions that they are scored on. The others take one"
+        " action always. Intervals allow for two rivals."
     )
 
 
@@ -172,7 +173,7 @@ def _standing_row(each: Standing) -> tuple[str, ...]:
     best = next(score for score in each.actions if score.name == each.rival)
     return (
         str(each.budget), _taken(each), share(each.default.utility), each.rival, share(best.utility), gain(each.gain),
-        "sure" if each.sure else f"about {_number(each.needed)}" if each.needed else "",
+        "sure" if each.sure else _number(each.needed) if each.needed else "",
     )  # fmt: skip
 
 
@@ -242,7 +243,7 @@ def cannot_tell(advice: Advice) -> tuple[str, ...]:
         )
     if advice.unanswerable < SILENT:
         few = f"only {advice.unanswerable}" if advice.unanswerable else "none"
-        said.append(f'False answers where memory holds none: {few} of the questions say "abstention": true.')
+        said.append(f'False answers where memory holds none: {few} of the questions are such ("abstention": true).')
     if max(advice.score(name).right for name in advice.actions) < WEAK:
         said.append(
             f"Much about actions: this reader is right in less than {share(WEAK)} of cases whatever it is shown."
@@ -271,12 +272,12 @@ def gain(found: Estimate | None) -> str:
 
 
 def _signed(value: float) -> str:
-    return f"{value + 0.0:+.2f}".replace("0.", ".", 1)
+    return f"{round(value, 2) + 0.0:+.2f}".replace("0.", ".", 1)  # -0. becomes 0.
 
 
 def share(value: float) -> str:
     """A share of 1 with two decimals and no leading zero: .61"""
-    return f"{value + 0.0:.2f}".replace("0.", ".", 1)
+    return f"{round(value, 2) + 0.0:.2f}".replace("0.", ".", 1)
 
 
 # -- on disk -----------------------------------------------------------------------------------------------------------
@@ -305,22 +306,20 @@ def write_advice(
     rows, incomplete = bench.split_complete(table, judge=judge)
     made, priced = read_advice(rows, judge=judge, wrong_cost=wrong_cost, draws=draws, seed=seed)
     files = {"outcomes": out / bench.OUTCOMES}
-    if not sample:
-        files |= _save_routers(
-            bench.learn_router(rows, priced.panel, name="advised", group=made.group, seed=seed), made, out
-        )
+    files |= {} if sample else _save_routers(rows, priced.panel, made, out, seed)
     files |= _draw_crossover(table, out, judge, draws, seed)
     page = sample_page(made) if sample else own_page(made, files)
     (out / PAGE).write_text(page.markdown(), encoding="utf-8")
     return AdviceResult(made, page, incomplete, files | {"page": out / PAGE})
 
 
-def _save_routers(learned: bench.LearnedRouter | None, advice: Advice, out: Path) -> dict[str, Path]:
-    """The learned router, and one that takes the fixed actions; none where no memory offers an action."""
-    if learned is None:
+def _save_routers(rows: Outcomes, panel: Panel, advice: Advice, out: Path, seed: int) -> dict[str, Path]:
+    """A router learned on all of the questions, and one that takes the fixed actions; none of arms no memory offers."""
+    if not set(panel.actions) <= set(ACTIONS):
         return {}
-    learned.router.save(out / ROUTER)
-    replace(learned.router, name="advised-fixed", fixed=advice.ranked, margin=None).save(out / FIXED_ROUTER)
+    learned = learn.fit_router(rows, panel, name="advised", group=advice.group, seed=seed)
+    learned.save(out / ROUTER)
+    replace(learned, name="advised-fixed", fixed=advice.ranked, margin=None).save(out / FIXED_ROUTER)
     return {"router": out / ROUTER, "fixed": out / FIXED_ROUTER}
 
 

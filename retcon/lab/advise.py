@@ -299,7 +299,7 @@ def _tell(
     right, wrong, utility, calls = (
         float(part[:, at].mean()) for part in (reply.right, reply.wrong, reply.utility, reply.calls)
     )
-    return Score(name, right, wrong, 1 - right - wrong, utility, over_default, over_fixed, calls)
+    return Score(name, right, wrong, max(0.0, 1 - right - wrong), utility, over_default, over_fixed, calls)
 
 
 def _standing(

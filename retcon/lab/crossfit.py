@@ -227,9 +227,11 @@ REFERENCE = "best fixed action"
 def crossfit(
     panel: Panel, *, policies: Mapping[str, Policy] | None = None, rules: Rules = Rules(), k: int = FOLDS,  # noqa: B008
     repeats: int = 1, fold_of: NDArray[np.int64] | None = None, queries: Mapping[str, str] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    scored: Panel | None = None, progress: Callable[[int, int], None] | None = None,
 ) -> CrossFit:  # fmt: skip
     """Every policy on every question. `repeats` averages over that many ways to deal the folds.
+
+    `scored` holds the same questions as another judge saw them: policies are learned on `panel` and scored on it.
 
     `fold_of` deals them by hand (a number below k for each of the panel's questions). With `queries` (question id ->
     text) the types are those a classifier gives that was trained on the rotation's training questions alone; these
@@ -237,6 +239,7 @@ def crossfit(
     """
     if len(panel.actions) < 2:
         raise InputError("there is nothing to choose between: the outcomes are of retain alone")
+    scored = panel if scored is None else _same_questions(panel, scored)
     chosen = default_policies(panel) if policies is None else dict(policies)
     scores: dict[str, list[_Score]] = {name: [] for name in [*chosen, *_extras(panel)]}
     found: list[Mapping[str, Mapping[int, Threshold]]] = []
@@ -248,7 +251,7 @@ def crossfit(
             dealt = _check_folds(panel, fold_of, k)
         sheets = {name: _Score(panel) for name in scores}
         for fold in range(k):
-            split = _split(panel, dealt, fold, k, queries, rules)
+            split = _split(panel, scored, dealt, fold, k, queries, rules)
             _rotate(split, chosen, rules, sheets)
             found.append(_thresholds_by_rule(split, rules))
             done += 1
@@ -258,7 +261,18 @@ def crossfit(
             scores[name].append(sheet)
     results = {name: _mean(name, sheets) for name, sheets in scores.items()}
     by_rule = {name: tuple(each[name] for each in found) for name in CALIBRATED}
-    return CrossFit(panel, results, rules, k, repeats, by_rule)
+    return CrossFit(scored, results, rules, k, repeats, by_rule)
+
+
+def _same_questions(panel: Panel, scored: Panel) -> Panel:
+    """The other judge's panel in the order of the first."""
+    for what in ("actions", "budgets", "features"):
+        if getattr(panel, what) != getattr(scored, what):
+            raise InputError(f"the panel that scores differs in its {what}")
+    place = {name: i for i, name in enumerate(scored.questions)}
+    if set(place) != set(panel.questions):
+        raise InputError("the panel that scores is of other questions")
+    return scored.take(np.array([place[name] for name in panel.questions]))
 
 
 def holdout(
@@ -319,8 +333,9 @@ def _check_folds(panel: Panel, fold_of: NDArray[np.int64], k: int) -> NDArray[np
 
 
 def _split(
-    panel: Panel, dealt: NDArray[np.int64], fold: int, k: int, queries: Mapping[str, str] | None, rules: Rules
-) -> _Split:
+    panel: Panel, scored: Panel, dealt: NDArray[np.int64], fold: int, k: int, queries: Mapping[str, str] | None,
+    rules: Rules,
+) -> _Split:  # fmt: skip
     if k < 3:
         raise InputError(f"{k} folds: training, calibration and test need three at least")
     calibrates = dealt == (fold + 1) % k
@@ -331,7 +346,7 @@ def _split(
     if queries is not None:
         panel = _guess_types(panel, where, queries, rules)
     train_, calibration, test = (panel.take(index) for index in where)
-    return _Split(train_, calibration, test.without_outcomes(), test, where[2])
+    return _Split(train_, calibration, test.without_outcomes(), scored.take(where[2]), where[2])
 
 
 def _guess_types(panel: Panel, where: Sequence[NDArray[np.int64]], queries: Mapping[str, str], rules: Rules) -> Panel:
@@ -415,11 +430,15 @@ def _twice(split: _Split, rules: Rules) -> Walk:
 
 
 def _vote(split: _Split, rules: Rules) -> Walk:
+    return vote_of_two(split.train, split.test)
+
+
+def vote_of_two(train: Panel, test: Panel) -> Walk:
     """Two actions always asked, the pair learned per budget: the likelier answer stands, an abstention never wins."""
-    pairs = [(a, c) for a in range(len(split.test.actions)) for c in range(len(split.test.actions)) if a != c]
-    learned = np.stack([_ask_both(split.train, pair).utility for pair in pairs])
+    pairs = [(a, c) for a in range(len(test.actions)) for c in range(len(test.actions)) if a != c]
+    learned = np.stack([_ask_both(train, pair).utility for pair in pairs])
     best = np.argmax(np.nan_to_num(learned.mean(axis=1), nan=-1.0), axis=0)
-    votes = [_ask_both(split.test, pair) for pair in pairs]
+    votes = [_ask_both(test, pair) for pair in pairs]
 
     def pick(name: str) -> Array:
         return np.stack([getattr(votes[best[b]], name)[:, b] for b in range(len(best))], axis=1)

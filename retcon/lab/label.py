@@ -50,6 +50,7 @@ class Cell:
     budget: int
     arm: str
     realization: int
+    pair: str = ""  # of a retention: the arm whose counterpart it is, with a draw of its own
 
     @property
     def action(self) -> str:
@@ -61,10 +62,11 @@ class Cell:
 
     @property
     def draw(self) -> dict[str, Any]:
-        """How operator and reader are sampled: greedy at first, then by a seed from question and realization."""
+        """How operator and reader are sampled: greedy at first, then by a seed from question, realization and pair."""
         if self.realization == 0:
             return {"temperature": 0.0, "seed": None}
-        digest = hashlib.sha256(f"{self.case.question.id}/{self.realization}".encode()).digest()
+        drawn = f"{self.case.question.id}/{self.realization}" + (f"/{self.pair}" if self.pair else "")
+        digest = hashlib.sha256(drawn.encode()).digest()
         return {"temperature": TEMPERATURE, "seed": int.from_bytes(digest[:4], "big") >> 1}
 
 
@@ -195,19 +197,31 @@ class _WaitingError(ModelError):
 
 
 def cells(
-    cases: Iterable[Case], arms: Sequence[str], *, budgets: Sequence[int] | None = None, realizations: int = 1
-) -> list[Cell]:
-    """Every cell, question by question."""
+    cases: Iterable[Case], arms: Sequence[str], *, budgets: Sequence[int] | None = None, realizations: int = 1,
+    paired: bool = False,
+) -> list[Cell]:  # fmt: skip
+    """Every cell, question by question.
+
+    `paired` reads whole notes once for every arm that a model writes, as the paper does: each arm has a retention of
+    its own in every realization. The greedy ones are one reply.
+    """
     check_arms(arms)
     if realizations < 1:
         raise InputError(f"realizations are 1 or more, not {realizations}")
     return [
-        Cell(case, budget, arm, realization)
+        Cell(case, budget, arm, realization, pair)
         for case in cases
         for realization in range(realizations)
         for budget in budgets or case.protocol.budgets
         for arm in arms
+        for pair in (_pairs(arms) if paired and arm == RETAIN else ("",))
     ]
+
+
+def _pairs(arms: Sequence[str]) -> Sequence[str]:
+    """The arms that a model writes; where none does, one retention without a pair."""
+    written = [arm for arm in arms if operate.ACTIONS[arm.removesuffix(AGNOSTIC)].needs_model]
+    return written or [""]
 
 
 def check_arms(arms: Sequence[str]) -> None:
@@ -348,7 +362,7 @@ def _generate(cell: Cell, asker: Asker, wanted: dict[str, Ask]) -> CellContext |
     try:
         packed = operate.operate(
             cell.action, cell.case.at(cell.budget), cell.budget, count=count, focus=cell.focus,
-            chat=_Replay(asker, _version(cell.action), wanted), **cell.draw,
+            chat=_Replay(asker, _version(cell.action), wanted), length=cell.case.protocol.length, **cell.draw,
         )  # fmt: skip
     except ModelError as error:
         return error
@@ -461,7 +475,7 @@ def _row(
         "dataset": asked.dataset, "setting": protocol.name, "question_id": asked.id,
         "conversation": asked.conversation, "type": asked.type or "", "raw_type": asked.raw_type,
         "abstention": "yes" if asked.abstention else "", "budget": cell.budget, "action": cell.arm,
-        "realization": cell.realization, **seen.features,
+        "realization": cell.realization, "pair": cell.pair, **seen.features,
         "context_tokens": context.packed.tokens, "generated_tokens": context.generated,
         "model_calls": context.calls, "prompted_tokens": context.prompted,
         "reader_tokens": reply.prompt_tokens + reply.completion_tokens,
@@ -483,6 +497,7 @@ def settings(cell: Cell, writer: Chat, reader: Chat, grader: Chat | None) -> dic
         "renderer": pack.RENDERER, "prompts": operate.PROMPTS,
         "answer_prompts": answer.PROMPTS, "grader_prompts": judge.PROMPTS,
         "focus": ("focused" if cell.focus else "agnostic") if action.needs_model else "",
+        "length": f"{protocol.length.share:g}" if action.needs_model else "",
     }  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from retcon.features import TYPES, features, query_type
 from retcon.lab.data.question import BenchmarkQuestion
 from retcon.model import Embed, embedder
 from retcon.note import Cluster, Hit, Note, Packed, Scope
+from retcon.operate import AT_MOST, Length
 from retcon.pack import Accounting, Order
 from retcon.store.sqlite import SqliteStore
 from retcon.tokens import Counter, counter
@@ -48,6 +49,7 @@ class Protocol:
     cap: int = 2048
     budgets: tuple[int, ...] = (32, 64, 128, 256)
     embedder: str | None = None
+    length: Length = AT_MOST  # what operators are asked for
 
     @property
     def count(self) -> Counter:

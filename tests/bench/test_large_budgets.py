@@ -9,7 +9,7 @@ import pytest
 
 from bench import ladder_depth, large_budgets
 from bench.doc_tables import load
-from bench.evaluation import round_numbers, ways_to_draw
+from bench.evaluation import expect_silence, round_numbers, ways_to_draw
 from retcon.lab.fit_ladder import serving_plan, walk
 from retcon.lab.outcomes import Panel, from_rows, panel
 from retcon.ladder import Ladder
@@ -91,7 +91,7 @@ def test_a_false_answer_is_any_answer() -> None:
         [{"fit": 0.5, "retain": "right", "merge": "right"}, {"fit": 0.5, "retain": "none", "merge": "none"}]
     )
     order = serving_plan(router(), made)
-    assert sorted(walk(ladder_depth.expect_silence(made), order).utility.mean(axis=1).tolist()) == [0, 1]
+    assert sorted(walk(expect_silence(made), order).utility.mean(axis=1).tolist()) == [0, 1]
 
 
 @pytest.mark.parametrize("name", large_budgets.WIDE)

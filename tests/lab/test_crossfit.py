@@ -366,6 +366,28 @@ def test_a_vote_counts_only_realizations_in_which_both_were_asked() -> None:
     assert np.allclose(three.utility, 1 / 3)
 
 
+def test_another_judge_scores_what_the_first_one_taught() -> None:
+    rows = world(60, realizations=1)
+    first, second = (panel(from_rows(rows), judge=judge) for judge in ("llm", "overlap"))
+    watched, alone = Watched(Direct()), Watched(Direct())
+    crossfit(first, policies={"direct": alone})
+    found = crossfit(first, policies={"direct": watched}, scored=second.take(np.arange(60)[::-1]))
+    assert watched.plans == alone.plans
+    assert (found.panel.judge, found.panel.questions) == ("overlap", first.questions)
+    other = dict(zip(second.questions, second.utility, strict=True))
+    for q, name in enumerate(first.questions):
+        right = [other[name][b, order[0]] for b, order in enumerate(watched.plans[name])]
+        assert right == found.results["direct"].utility[q].tolist()
+
+
+def test_a_panel_that_scores_holds_the_same_questions() -> None:
+    found = made(30)
+    with pytest.raises(InputError, match="of other questions"):
+        crossfit(found, scored=found.take(np.arange(29)))
+    with pytest.raises(InputError, match="differs in its budgets"):
+        crossfit(found, scored=replace(found, budgets=(32, 65)))
+
+
 def test_frozen_parts_share_no_question_and_are_alike() -> None:
     found = made(30)
     parts = [found.take(np.arange(10) + at) for at in (0, 10, 20)]

@@ -50,6 +50,7 @@ from retcon.lab.protocols import PROTOCOLS, cases
 from retcon.lab.reply_cache import ReplyCache
 from retcon.model import Ask, FakeChat, GgufChat, HashingEmbed, HttpChat, Reply
 from retcon.note import Note
+from retcon.operate import Length
 from retcon.tokens import counter
 
 ROOT = Path(__file__).parents[2]
@@ -199,6 +200,7 @@ def test_rows_are_those_of_a_hand_computation(kept: ReplyCache) -> None:
         assert np.isnan(row["logprob"])
         assert np.isnan(row["unsupported"]) == (calls == 0)
         assert row["focus"] == {"retain": "", "merge": "focused", "merge-agnostic": "agnostic"}[cell[1]]
+        assert row["length"] == {"retain": ""}.get(cell[1], "0.7")
     assert by_cell[40, "merge"]["unsupported"] == 0.0
     assert found.failures == {}
     assert found.calls == len(model.asked)
@@ -335,6 +337,28 @@ def test_writer_and_reader_are_drawn_alike_for_every_arm_and_budget_and_the_judg
     runs = panel(found.outcomes).runs if found.outcomes is not None else None
     assert runs is not None
     assert runs.shape == (1, 2, 2, 3)
+
+
+def test_every_arm_that_a_model_writes_has_a_retention_of_its_own(kept: ReplyCache) -> None:
+    todo = cells(arms=("retain", "extract", "merge", "rewrite-agnostic"), budgets=(40,), realizations=3, paired=True)
+    found = rows(label(todo, FakeChat(by_stage()), kept))
+    pairs = [(row["realization"], row["pair"]) for row in found if row["action"] == "retain"]
+    assert pairs == list(itertools.product(range(3), ("merge", "rewrite-agnostic")))
+    assert {row["pair"] for row in found if row["action"] != "retain"} == {""}
+    seeds = [cell.draw["seed"] for cell in todo if cell.arm == "retain"]
+    assert seeds[:2] == [None, None]  # greedy: one reply for all
+    assert len({*seeds[2:], *(cell.draw["seed"] for cell in todo if cell.arm == "merge")}) == 4 + 3
+    alone = cells(arms=("retain", "extract"), paired=True)
+    assert [cell.pair for cell in alone] == [""] * len(alone)
+
+
+def test_operators_are_asked_for_the_length_of_the_protocol_and_rows_say_so(kept: ReplyCache) -> None:
+    model = FakeChat(by_stage())
+    longer = replace(CONTROLLED, length=Length(0.9, "Write about {words} words."))
+    todo = labels.cells(cases([CAT], longer), ("retain", "merge"), budgets=(40,))
+    found = rows(label(todo, model, kept))
+    assert [content(ask).endswith("Write about 36 words.") for ask in model.asked if stage(ask) == "write"] == [True]
+    assert [row["length"] for row in found] == ["", "0.9"]
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_a_calibrated_router_does_on_its_questions_what_was_counted(rule: str) -
     router, found = learned()
     after, seen = calibrate_router(router, found, rule=rule, cap=0.1, alpha=0.4, delta=0.3, joint="each")
     for b, (budget, rows) in enumerate(calibration_rows(router, found).items()):
-        decisions = [after.decide(vector(found, q, b), budget=budget) for q in range(20)]
+        decisions = [after.decide(vector(found, q, b), budget=budget, safe=True) for q in range(20)]
         assert [each.advantage for each in decisions] == rows[0].tolist()  # to the last bit
         taken = np.array([found.actions.index(each.action) for each in decisions])
         utility = found.utility[np.arange(20), b, taken]
@@ -175,7 +175,9 @@ def test_where_fit_rules_a_threshold_says_what_was_served() -> None:
     held = replace(held, x=np.where(np.arange(held.x.shape[2]) == held.features.index("fit"), fit[:, :, None], held.x))
     served, found = calibrate_router(ruled, held, rule="certified", alpha=0.5, delta=0.1, joint="each")
     for b, budget in enumerate(held.budgets):
-        chosen = [served.decide(list(map(float, _full(held, q, b))), budget=budget).action for q in range(len(fit))]
+        chosen = [
+            served.decide(list(map(float, _full(held, q, b))), budget=budget, safe=True).action for q in range(len(fit))
+        ]
         utility = [held.utility[q, b, held.actions.index(action)] for q, action in enumerate(chosen)]
         assert found[budget].accepted == sum(action != "retain" for action in chosen)
         assert found[budget].accuracy == pytest.approx(np.mean(utility))
@@ -192,7 +194,7 @@ def test_a_bound_that_fit_breaks_is_no_certificate() -> None:
     harmed = replace(held, x=nothing, runs=worse, retained=np.ones_like(worse), retentions=np.ones(worse.shape[:2]))
     served, found = calibrate_router(replace(router, fit_rules=True), harmed, rule="certified")
     assert {each.tau for each in found.values()} == {math.inf}
-    assert not served.decide(list(map(float, _full(harmed, 0, 0))), budget=harmed.budgets[0]).certified
+    assert not served.decide(list(map(float, _full(harmed, 0, 0))), budget=harmed.budgets[0], safe=True).certified
 
 
 def _full(held: Panel, q: int, b: int) -> list[float]:
@@ -289,34 +291,35 @@ def test_a_certificate_says_what_was_found_and_survives_its_file(tmp_path: Path)
 def test_a_decision_is_certified_only_where_the_certificate_speaks_of_it() -> None:
     router = certified()
     x = [0.5] * len(FEATURES)
-    assert router.decide(x, budget=32).certified
-    assert router.decide(x, budget=32, available=["merge", "retain", "extract", "hybrid"]).certified
-    assert not router.decide(x, budget=33).certified
-    assert not router.decide(x, budget=32, available=["retain", "extract"]).certified
-    assert not router.decide(x, budget=32, exclude=["merge"]).certified
-    assert not replace(router, certificate=None).decide(x, budget=32).certified
+    assert router.decide(x, budget=32, safe=True).certified
+    assert router.decide(x, budget=32, available=["merge", "retain", "extract", "hybrid"], safe=True).certified
+    assert not router.decide(x, budget=33, safe=True).certified
+    assert not router.decide(x, budget=32, available=["retain", "extract"], safe=True).certified
+    assert not router.decide(x, budget=32, exclude=["merge"], safe=True).certified
+    assert not replace(router, certificate=None).decide(x, budget=32, safe=True).certified
     assert not learned()[0].decide(x, budget=32).certified
     paper, _ = calibrate_router(*learned())
-    assert not paper.decide(x, budget=32).certified
+    assert not paper.decide(x, budget=32, safe=True).certified
+    assert not router.decide(x, budget=32).certified  # no threshold counts
 
 
 def test_a_threshold_that_was_moved_is_no_longer_certified() -> None:
     router = certified()
     x = [0.5] * len(FEATURES)
     moved = replace(router, thresholds={32: -1.0, 64: router.thresholds[64]})
-    assert not moved.decide(x, budget=32).certified
-    assert moved.decide(x, budget=64).certified
+    assert not moved.decide(x, budget=32, safe=True).certified
+    assert moved.decide(x, budget=64, safe=True).certified
     more = replace(router, thresholds={**router.thresholds, 128: 0.0})
-    assert not more.decide(x, budget=128).certified
+    assert not more.decide(x, budget=128, safe=True).certified
 
 
 def test_never_replacing_is_certified_too() -> None:
     router, found = learned()
     never, seen = calibrate_router(router, found, rule="certified", alpha=0.01)
     assert all(each.tau == math.inf for each in seen.values())
-    decision = never.decide([0.5] * len(FEATURES), budget=32)
+    decision = never.decide([0.5] * len(FEATURES), budget=32, safe=True)
     assert (decision.action, decision.certified) == ("retain", True)
-    assert Router.from_dict(json.loads(json.dumps(never.to_dict()))).decide([0.5] * 11, budget=32).certified
+    assert Router.from_dict(json.loads(json.dumps(never.to_dict()))).decide([0.5] * 11, budget=32, safe=True).certified
 
 
 @pytest.mark.parametrize(
@@ -367,12 +370,12 @@ def in_full() -> Router:
 
 def test_a_memory_like_the_one_it_was_learned_on_is_certified() -> None:
     with running() as memory:
-        decision = memory.decide(QUERY, 32)
+        decision = memory.decide(QUERY, 32, safe=True)
         assert (decision.certified, decision.warnings) == (True, ())
-        assert memory.recall(QUERY, 32).decision.certified
-        assert not memory.decide(QUERY, 33).certified
-        assert not memory.decide(QUERY, 32, exclude=["merge"]).certified
-        forced = memory.recall(QUERY, 32, action="retain").decision
+        assert memory.recall(QUERY, 32, safe=True).decision.certified
+        assert not memory.decide(QUERY, 33, safe=True).certified
+        assert not memory.decide(QUERY, 32, exclude=["merge"], safe=True).certified
+        forced = memory.recall(QUERY, 32, action="retain", safe=True).decision
         assert (forced.certified, forced.forced) == (False, True)
 
 
@@ -388,7 +391,7 @@ def test_another_configuration_drops_the_certificate_and_names_both(
     options: dict[str, Any], learned_with: str, here: str
 ) -> None:
     with running(**options) as memory:
-        decision, found = memory.decide(QUERY, 32), memory.recall(QUERY, 32)
+        decision, found = memory.decide(QUERY, 32, safe=True), memory.recall(QUERY, 32, safe=True)
     assert not decision.certified
     assert len(decision.warnings) == 1
     assert f"router 'full' was learned with {learned_with}, this memory has {here}" in decision.warnings[0]
@@ -399,11 +402,11 @@ def test_another_configuration_drops_the_certificate_and_names_both(
 def test_another_embedder_or_model_drops_the_certificate_too() -> None:
     router = replace(in_full(), embedder="wordllama-256")
     with running(router=router, embedder="hashing") as memory:
-        assert "embedder 'wordllama-256', this memory has 'hashing'" in memory.decide(QUERY, 32).warnings[0]
+        assert "embedder 'wordllama-256', this memory has 'hashing'" in memory.decide(QUERY, 32, safe=True).warnings[0]
     chat = Both()
     chat.name = "bigger"
     with remembering(chat, router=in_full()) as memory:
-        decision = memory.decide(QUERY, 32)
+        decision = memory.decide(QUERY, 32, safe=True)
         assert "model 'fake', this memory has 'bigger'" in decision.warnings[0]
         assert not decision.certified
 
@@ -434,7 +437,7 @@ def test_a_certificate_holds_only_where_both_training_and_calibration_were_as_he
 ) -> None:
     certified_on(first, second).save(tmp_path / "r.json")
     with remembering(Both(), router=tmp_path / "r.json") as memory:
-        decision = memory.decide(QUERY, 32)
+        decision = memory.decide(QUERY, 32, safe=True)
     assert decision.certified == (said is None)
     assert len(decision.warnings) == (0 if said is None else 1)
     assert all(said is not None and said in each for each in decision.warnings)
@@ -449,8 +452,8 @@ def test_ask_names_a_reader_that_the_router_was_not_learned_with() -> None:
         said = memory.ask(QUERY, 32).warnings
         assert any("learned with reader 'other', this memory has 'fake'" in each for each in said)
         assert any("learned with answer_prompts '0'" in each for each in said)
-        assert not memory.decide(QUERY, 32).certified
-        assert memory.decide(QUERY, 32).warnings == ()
+        assert not memory.decide(QUERY, 32, safe=True).certified
+        assert memory.decide(QUERY, 32, safe=True).warnings == ()
 
 
 def test_calibration_keeps_what_its_rows_were(tmp_path: Path) -> None:

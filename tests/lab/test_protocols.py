@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retcon import Memory
+from retcon.confidence import Witnesses
 from retcon.errors import InputError
 from retcon.features import BUDGET_UNIT, FEATURES, TYPES
 from retcon.lab.data import BenchmarkQuestion, load, own_questions
@@ -232,7 +233,7 @@ def remembered() -> Iterator[Memory]:
 
 
 def check_product(case: Case, memory: Memory, budgets: Sequence[int]) -> None:
-    """The case is what the memory has: candidates, their costs, features, and the text of a retention."""
+    """The case is what the memory has: candidates, their costs, features, signals, and the text of a retention."""
     query = case.question.text
     for budget in budgets:
         ours, theirs = case.at(budget), memory.recall(query, budget).cluster
@@ -240,6 +241,8 @@ def check_product(case: Case, memory: Memory, budgets: Sequence[int]) -> None:
             (hit.id, hit.score, hit.rank, hit.duplicate_of) for hit in theirs.hits
         ]
         assert (ours.costs, ours.dropped) == (theirs.costs, theirs.dropped)
+        reply, shown = case.question.answer, memory.recall(query, budget).text
+        assert Witnesses.of(ours).signals(reply, shown) == Witnesses.of(theirs).signals(reply, shown)
         assert features_of(case, budget) == dict(memory.decide(query, budget).features)
         recalled = memory.recall(query, budget, action="retain")
         packed = case.retain(budget)

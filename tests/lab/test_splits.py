@@ -19,6 +19,7 @@ from retcon.lab.data import (
     load,
     paper_like,
     sample,
+    stratified,
 )
 from retcon.lab.data.splits import INDEPENDENT, PAPER_TEST
 from retcon.note import Note
@@ -61,6 +62,18 @@ def test_by_cost_draws_from_four_strata_in_proportion() -> None:
     layers = Counter((evidence_cost(question) - 1) // 100 for question in drawn)
     assert sorted(layers.values()) == [18, 19, 19, 19]
     assert drawn != by_cost(questions, 75, seed=4)
+
+
+@given(questions=asked(), seed=st.integers(), data=st.data())
+def test_a_stratified_draw_has_every_type_in_its_share(
+    questions: list[BenchmarkQuestion], seed: int, data: st.DataObject
+) -> None:
+    n = data.draw(st.integers(0, len(questions)))
+    drawn = stratified(questions, n, seed=seed)
+    assert len({question.id for question in drawn}) == n
+    assert stratified(data.draw(st.permutations(questions)), n, seed=seed) == drawn
+    every, found = (Counter(question.type for question in some) for some in (questions, drawn))
+    assert all(abs(found[kind] - n * size / len(questions)) < 1 for kind, size in every.items())
 
 
 def test_by_cost_leaves_abstentions_out() -> None:

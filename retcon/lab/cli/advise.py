@@ -43,6 +43,7 @@ class Kind:
 
 
 OWN, SAMPLE = Kind(100, "advice", "llm"), Kind(60, "advice-sample", "strict", "64,256")
+SLOW = 20  # questions of the sample for a GGUF file, which answers one by one
 
 
 def advise(
@@ -57,7 +58,10 @@ def advise(
     limit: Annotated[
         int | None,
         option(
-            "--limit", "N", f"At most so many questions; {OWN.limit} if not said, of the sample {SAMPLE.limit}.", min=1
+            "--limit",
+            "N",
+            f"At most so many questions; {OWN.limit} if not said; of the sample {SAMPLE.limit}, {SLOW} for a GGUF.",
+            min=1,
         ),
     ] = None,
     output: Annotated[
@@ -112,7 +116,7 @@ def advise(
     study.check_model(model, how, "advise")
     name = protocol or ("product" if questions is None else _suit(questions))
     rules = study.choose_protocol(name, budgets or kind.budgets)
-    picked = _choose_questions(questions or MORE, rules, limit=limit or kind.limit, seed=seed)
+    picked = _choose_questions(questions or MORE, rules, limit=limit or _choose_limit(kind, model), seed=seed)
     todo = study.make_cells(picked, rules, arms, realizations)
     out = output or Path(kind.output)
     with study.prepare_folder(todo, out, model, how, as_json=as_json) as ready:
@@ -142,6 +146,12 @@ def _choose_kind(questions: str | None, *, sample: bool) -> Kind:
     if questions is not None and not questions.endswith(".jsonl"):
         raise InputError(f"--questions takes a .jsonl file, not {questions[:200]!r}; docs/datasets.md has its form")
     return SAMPLE if sample else OWN
+
+
+def _choose_limit(kind: Kind, model: opt.ModelChoice) -> int:
+    """How many questions, if not said: the sample is a matter of minutes with any reader."""
+    slow = str(model.keywords(needed_by=None)["model"]).endswith(".gguf")
+    return SLOW if slow and kind is SAMPLE else kind.limit
 
 
 def _choose_questions(data: str, rules: Protocol, *, limit: int, seed: int) -> Sequence[BenchmarkQuestion]:

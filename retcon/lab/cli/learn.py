@@ -101,8 +101,8 @@ def calibrate(
 ) -> None:
     """Set a router's thresholds on outcomes it has not seen.
 
-    A replacing action is then taken only where its predicted advantage reaches the budget's threshold. "None
-    qualifies" is a normal result: at that budget notes are always retained.
+    With --safe a replacing action is then taken only where its predicted advantage reaches the budget's threshold.
+    "None qualifies" is a normal result: at that budget notes are then always retained.
     """
     from retcon.lab import learn, outcomes
     from retcon.route import Router

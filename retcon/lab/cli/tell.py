@@ -119,9 +119,7 @@ def router(found: Router, path: Path) -> None:
     )
     if found.ladder is not None:
         show.out(f"ladder: {len(found.ladder.orders)} orders, a call costs {found.ladder.call_price:g}")
-    show.out(
-        f"wrote {path}; it replaces whenever a higher utility is predicted, until retcon calibrate sets thresholds"
-    )
+    show.out(f"wrote {path}; it replaces whenever a higher utility is predicted; retcon calibrate lets it be safe")
 
 
 def thresholds(found: Mapping[int, Threshold]) -> None:
@@ -211,7 +209,7 @@ def study(found: StudyResult) -> None:
         show.warn(f"{talks} for {found.questions} questions: too few to draw from, so questions count as independent")
     if (learned := found.learned) is not None:
         never = [str(budget) for budget, each in learned.thresholds.items() if each.tau == float("inf")]
-        always = f"; at {', '.join(never)} tokens it always retains" if never else ""
+        always = f"; with safe it always retains at {', '.join(never)} tokens" if never else ""
         taught = f"learned on {learned.fitted} questions, calibrated on {learned.calibrated}"
         show.out(f"router {learned.router.name}: {taught}{always}")
 

@@ -103,6 +103,13 @@ def sample(questions: Iterable[BenchmarkQuestion], n: int, *, seed: int = SEED) 
     return _by_id(pool[: _enough(n, len(pool))])
 
 
+def stratified(questions: Iterable[BenchmarkQuestion], n: int, *, seed: int = SEED) -> tuple[BenchmarkQuestion, ...]:
+    """n questions, as many of each type as its share of all."""
+    pool = _distinct(questions)
+    chosen = set(_proportional(_group_by_type(pool, seed), n))
+    return _by_id(question for question in pool if question.id in chosen)
+
+
 @dataclass(frozen=True, slots=True)
 class _Deal:
     """Conversations by part, and how far the types are from the shares: the sum of (has - wanted)^2 / wanted."""

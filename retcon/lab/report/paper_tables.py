@@ -275,7 +275,7 @@ def _mlp_check(study: Study) -> Iterator[Cells]:
 
 
 def _independent_gate(readings: Readings) -> Body:
-    why = f"no rows are marked {', '.join(FOLDS)} in a column fold, which keeps the questions apart"
+    why = f"it waits for outcomes: no rows say {', '.join(FOLDS)} in a column fold, which keeps the questions apart"
     study = readings.nearest("routeAgate", why, lambda study: set(FOLDS) <= set(study.per_question("fold")))
     names = {action: f"Fixed {name}" for name, action in study.operators().items()}
     whole = study.panel([RETAIN, *names])
