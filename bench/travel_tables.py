@@ -223,6 +223,20 @@ def readme_table(found: Found) -> str:
     return grid(["", "five domains", "strict judge", *opened, "reader calls"], rows)
 
 
+def corrected_table(found: Found) -> str:
+    """The headline differences by both judges, and corrected by labelled replies."""
+    rows = []
+    for key, made in found["corrected"]["nested"].items():
+        pair, of = key.split(", ", 1)
+        measure, share = of.split(" at ")
+        judged = [_signed(found["over nested"][pair][judge][share][measure]["mean"]) for judge in JUDGES]
+        opened = [_gap(each[key]) for name, each in found["corrected"].items() if name != "nested"]
+        one = pair.split(" less ")[0]
+        rows.append([f"{name_of(one)}; {measure} at {float(share):.0%} unanswerable", *judged, _gap(made), *opened])
+    names = [f"{name}, corrected" for name in found["corrected"] if name != "nested"]
+    return grid(["", "nested, llm", "nested, strict", "nested, corrected", *names], rows)
+
+
 LADDERS = (
     ("ladder 0", FIXED), ("ladder 0", VOTE), ("ladder 0", TWICE), ("drafts 3", "ladder 0"), (VOTE, FIXED),
     (ORACLE, FIXED),
@@ -234,6 +248,7 @@ HEADLINES = (
 )  # fmt: skip
 TABLES: dict[str, Callable[[Found], str]] = {
     "domains-readme": readme_table,
+    "domains-corrected": corrected_table,
     "domains-right": right_table,
     "domains-one-call": lambda found: differences(found, [(name, FIXED) for name in ONE_CALL], "right", "0"),
     "domains-drafts": lambda found: differences(found, [("drafts 2", TWICE), ("drafts 3", TWICE)], "right", "0"),
