@@ -53,10 +53,11 @@ def make_router(name: str, domains: Sequence[Domain]) -> Router:
         embedder="hashing",
         counter="estimate",
         provenance=_tell(name, domains),
+        fit_rules=True,  # no domain says otherwise: where all notes fit, whole notes are the selected action anyway
         fixed={budget: tuple(row) for budget, row in zip(first.budgets, rank_actions(domains), strict=True)},
         margin=aside.margin,
         drafts={count: _round_drafts(learn_drafts(domains, count).drafts) for count in COUNTS},
-        confidence=_round_confidence(confidence),
+        confidence=round_confidence(confidence),
         prices={price: to_ladder(choose_climbs(domains, price)) for price in PRICES},
     )
 
@@ -89,7 +90,8 @@ def _round_drafts(drafts: Drafts) -> Drafts:
     )  # fmt: skip
 
 
-def _round_confidence(confidence: Confidence) -> Confidence:
+def round_confidence(confidence: Confidence) -> Confidence:
+    """With as many decimals as a file has."""
     return replace(confidence, weights=_round(confidence.weights), intercept=_round([confidence.intercept])[0])
 
 

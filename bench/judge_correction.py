@@ -25,7 +25,7 @@ are (a difference estimator, AIPW), and its interval far wider, since a policy g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -37,6 +37,7 @@ from bench.evaluation import Array, round_numbers, rows_of
 from bench.judge_labels import RIGHT, Labels, Mask, draw_weights, read_labels
 from bench.judge_sample import SEED, WAVES
 from retcon.errors import InputError
+from retcon.lab.domains import Domain, Played
 from retcon.lab.stats import Estimate
 
 JUDGES = ("llm", "strict")
@@ -85,6 +86,23 @@ class Cells:
             abstained=np.array([row["abstained"] > RIGHT for row in rows]),
             verdicts={name: np.array([row[f"judge_{name}"] > RIGHT for row in rows]) for name in JUDGES},
         )
+
+    @classmethod
+    def of_played(cls, ends: Iterable[tuple[Domain, Played]]) -> Cells:
+        """What a policy came to in each of these domains."""
+        return cls.of(row for domain, played in ends for row in _played_rows(domain, played))
+
+
+def _played_rows(domain: Domain, played: Played) -> Iterator[dict[str, Any]]:
+    gave = played.gave(domain)
+    said = {f"judge_{name}": played.right(domain, name) for name in JUDGES}
+    for (q, b), silent in np.ndenumerate(~gave):
+        yield {
+            "domain": domain.name, "question_id": domain.questions[q], "twin": domain.twins[q],
+            "kind": domain.kinds[q], "budget": domain.budgets[b],
+            "action": "" if silent else domain.actions[played.action[q, b]], "abstained": float(silent),
+            **{name: float(values[q, b]) for name, values in said.items()},
+        }  # fmt: skip
 
 
 # -- what a verdict is worth -------------------------------------------------------------------------------------------

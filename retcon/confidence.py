@@ -9,7 +9,7 @@ the witness:
     said      1 where the question names its speaker, -1 where it names another speaker alone, 0 where it names none
     dated     from -1 to 1: share of the question's numbers and months there; 0 where it has none
     rank      place of its note among the candidates, as a logarithm
-    flat      score of the fifth candidate over the first's: high where nothing stands out
+    flat      score of the fifth candidate over the best's: high where nothing stands out; 0 without a fifth
     echoed    share of the question's words in the text that was shown: high where a writer repeats the question
 
 Words count by how rare they are among the candidates' sentences; function words do not. A `Confidence` is a logistic
@@ -142,8 +142,9 @@ def _content(stems: list[str], language: Language) -> frozenset[str]:
 def _flatness(cluster: Cluster) -> float:
     scores = [hit.score for hit in cluster.hits]
     best = max(scores, default=0.0)
-    # a reranker's scores, and cosines, may lie below 0
-    return max(scores[min(_FIFTH, len(scores) - 1)] / best, 0.0) if best > 0 else 0.0
+    if best <= 0 or len(scores) <= _FIFTH:
+        return 0.0  # the only note of a small memory has no rival
+    return max(scores[_FIFTH] / best, 0.0)  # a reranker's scores, and cosines, may lie below 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

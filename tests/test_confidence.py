@@ -106,7 +106,7 @@ def test_flat_is_the_fifth_score_over_the_best_and_never_below_zero() -> None:
     assert signals(CAT, "x", *many, scores=(4.0, 3.0, 2.0, 2.0, 1.0, 0.0))["flat"] == 0.25
     assert signals(CAT, "x", *many, scores=(4.0, 3.0, 2.0, 2.0, -8.0, -9.0))["flat"] == 0.0  # a reranker's
     assert signals(CAT, "x", *many, scores=(-1.0,) * 6)["flat"] == 0.0
-    assert signals(CAT, "x", *many[:2], scores=(4.0, 1.0))["flat"] == 0.25
+    assert signals(CAT, "x", *many[:4], scores=(4.0, 4.0, 4.0, 4.0))["flat"] == 0.0  # a small memory has no fifth
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,14 @@ def test_a_number_with_a_point_and_no_fraction_is_whole(number: float) -> None:
     assert read.budget == number
 
 
+def is_blank(text: str) -> bool:
+    """Whether a client means nothing by it."""
+    return text.strip().lower() in ("", "none", "null")
+
+
 @given(
     st.floats().filter(lambda number: not number.is_integer())
-    | st.text().filter(lambda text: not text.strip().lstrip("+-").replace(".0", "").isdigit() and text.strip() != "")
+    | st.text().filter(lambda text: not text.strip().lstrip("+-").replace(".0", "").isdigit() and not is_blank(text))
     | st.booleans()
     | st.lists(st.integers())
 )

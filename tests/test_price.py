@@ -172,6 +172,14 @@ def test_a_stream_and_an_awaited_ask_give_what_ask_gives() -> None:
     assert asyncio.run(main()).text == WRONG
 
 
+@pytest.mark.parametrize("others", [0, 1, 4])
+def test_the_default_gives_what_a_small_memory_states(others: int) -> None:
+    with Memory(":memory:", model=saying("84 euros")) as memory:
+        memory.add(["Pixel's first vet visit cost 84 euros.", *(text for text, _ in STORY * 2)][: 1 + others])
+        found = memory.ask("How much did the vet cost?", 64)
+    assert (found.text, found.refused) == ("84 euros", False)
+
+
 @needs_local_model
 def test_a_real_model_is_given_its_answer_or_refused_by_what_the_notes_state() -> None:
     with GgufChat(smollm() or "") as chat, remembering(chat, router=PRICED) as memory:

@@ -318,7 +318,7 @@ def known(router: str) -> Both:
 
 
 def test_a_certificate_does_not_stand_in_for_the_look_at_whole_notes() -> None:
-    with remembering(known("longmemeval"), router=None) as memory:
+    with remembering(known("longmemeval"), router="longmemeval") as memory:
         assert memory.router.bounds_ladder(32)
         found = memory.ask(QUERY, 32, safe=True)
         assert actions(found)[0] == "retain"
@@ -343,7 +343,7 @@ def test_what_whole_notes_answer_is_what_a_safe_ask_answers(speaks: list[bool], 
 
 def test_the_plan_of_the_rows_is_the_order_that_is_served() -> None:
     router = load_shipped("longmemeval")
-    with Memory(":memory:", model=known("longmemeval")) as memory:
+    with Memory(":memory:", model=known("longmemeval"), router=router) as memory:
         for number in range(30):
             memory.add(f"Note {number}: Pixel the cat went to the vet on day {number} and it cost {number} pounds.")
         for budget in (32, 64, 128, 256):

@@ -89,15 +89,13 @@ def own_page(advice: Advice, files: Mapping[str, object]) -> Page:
         (">budget", "default takes", ">utility", "best other", ">utility", ">gain", ">needed"),
         tuple(map(_standing_row, advice.standings)),
     )
-    enough = (
-        f"Smallest budget within {100 * advice.points:g} points of the best: {advice.enough}. needed: questions that"
-        " would show the gain."
-    )
+    within = f"Smallest budget within {100 * advice.points:g} points of the best: {advice.enough}."
+    enough = f"{within} needed: {_units(advice)} to show it."
     return Page(
         f"Advice for {advice.dataset or 'your questions'}",
         (
             _measured(advice),
-            _recommend(advice, files),
+            _recommend(advice, files) + _unpriced(advice),
             table,
             _legend(advice),
             budgets,
@@ -109,6 +107,7 @@ def own_page(advice: Advice, files: Mapping[str, object]) -> Page:
 
 def _measured(advice: Advice) -> str:
     kinds = f"{advice.questions} questions, {advice.unanswerable} of them unanswerable"
+    kinds += f", in {advice.units} conversations" if advice.group == "conversation" else ""
     reader = f"; reader {advice.reader}" if advice.reader else ""
     return f"{kinds}{reader}; judge {advice.judge}."
 
@@ -146,6 +145,19 @@ def _why_default(advice: Advice) -> str:
     return f"{what} led by {gain(lead)}, and whether that is chance {cannot}; about {_number(advice.needed)} would."
 
 
+def _unpriced(advice: Advice) -> str:
+    """What the advice would be where a wrong answer costs nothing."""
+    free = advice.unpriced
+    if free is None:
+        return ""
+    rival = free.rival
+    what = {DEFAULT: "to keep the router that ships", FIXED: "fixed actions", LEARNED: "the learned router"}[free.use]
+    same = "the same" if free.use == advice.use else what
+    return (
+        f" With wrong answers for free (--wrong-cost 0) the advice is {same}: {rival.name} {gain(rival.over_default)}."
+    )
+
+
 def _actions(fixed: Mapping[int, str]) -> str:
     """Which action at which budgets: extract at 32 and 64 tokens, retain at 128"""
     at: dict[str, list[str]] = {}
@@ -161,10 +173,10 @@ def _score_row(each: Score) -> tuple[str, ...]:
 def _legend(advice: Advice) -> str:
     calls = advice.score(LADDER).calls
     return (
-        f"Shares of questions, mean over budgets; utility = right - {advice.wrong_cost:g} x wrong, and any answer to an"
-        " unanswerable question is wrong. fixed: the best action at each budget; learned: a router; ladder: looks again"
-        f" ({calls:.1f} reader calls); these three never saw the questions that they are scored on. The others take one"
-        " action always. Intervals allow for two rivals."
+        f"Mean over budgets; utility = right - {advice.wrong_cost:g} x wrong, and any answer to an unanswerable"
+        " question is wrong. fixed: the best action at each budget; learned: a router; ladder: looks again"
+        f" ({calls:.1f} reader calls); these never saw the questions that they are scored on. The rest: one action always. Intervals allow"
+        " for two rivals."
     )
 
 
@@ -198,7 +210,7 @@ def sample_page(advice: Advice) -> Page:
         f"Does the default hold for {advice.reader or 'this reader'}?",
         (
             f"The shipped sample: {_measured(advice)} {learned}",
-            " ".join(map(_holds, advice.standings)),
+            " ".join((*map(_holds, advice.standings), *_unpriced_sample(advice))),
             table,
             legend,
             Points("What this cannot tell", (*cannot_tell(advice), YOURS)),
@@ -225,6 +237,23 @@ def _holds(each: Standing) -> str:
         return f"{at} the default HOLDS: surely better than every other action ({lead})."
     more = f"; about {_number(each.needed)} questions would" if each.needed else ""
     return f"{at} nothing speaks against the default, and nothing proves it ({lead}){more}."
+
+
+def _unpriced_sample(advice: Advice) -> list[str]:
+    """At which budgets that would be otherwise where a wrong answer costs nothing."""
+    if advice.unpriced is None:
+        return []
+    pairs = zip(advice.standings, advice.unpriced.standings, strict=True)
+    other = [
+        f"at {free.budget} tokens {_verdict(free)}" for priced, free in pairs if _verdict(priced) != _verdict(free)
+    ]
+    return [f"With wrong answers for free (--wrong-cost 0): {'; '.join(other) or 'the same'}."]
+
+
+def _verdict(each: Standing) -> str:
+    if each.use != DEFAULT:
+        return f"it does not hold against {each.rival}"
+    return "it holds" if each.sure else "nothing is sure"
 
 
 # -- what cannot be told -----------------------------------------------------------------------------------------------
@@ -271,12 +300,12 @@ def gain(found: Estimate | None) -> str:
 
 
 def _signed(value: float) -> str:
-    return f"{value + 0.0:+.2f}".replace("0.", ".", 1)
+    return f"{round(value, 2) + 0.0:+.2f}".replace("0.", ".", 1)  # -0. becomes 0.
 
 
 def share(value: float) -> str:
     """A share of 1 with two decimals and no leading zero: .61"""
-    return f"{value + 0.0:.2f}".replace("0.", ".", 1)
+    return f"{round(value, 2) + 0.0:.2f}".replace("0.", ".", 1)
 
 
 # -- on disk -----------------------------------------------------------------------------------------------------------

@@ -103,6 +103,7 @@ class Advice:
     small_needed: int | None  # questions that would show a difference of `SMALL`
     enough: int  # the smallest budget within `points` of the best
     points: float = POINTS
+    unpriced: Advice | None = None  # the same where a wrong answer costs nothing
 
     @property
     def fixed(self) -> dict[int, str]:
@@ -125,7 +126,8 @@ class Advice:
 
     def to_dict(self) -> dict[str, Any]:
         """The advice as plain JSON values."""
-        plain = asdict(self) | {"few": self.few}
+        plain = asdict(replace(self, unpriced=None)) | {"few": self.few}
+        plain["unpriced"] = None if self.unpriced is None else self.unpriced.to_dict()
         plain["standings"] = [asdict(each) | {"usual": each.usual, "use": each.use} for each in self.standings]
         plain["fixed"] = {str(budget): action for budget, action in self.fixed.items()}
         plain["ranked"] = {str(budget): list(actions) for budget, actions in self.ranked.items()}
@@ -376,8 +378,12 @@ def read_advice(
     kinds = dict(zip(rows.columns["question_id"].tolist(), marks.tolist(), strict=True))
     unanswerable = np.array([kinds[name] == "yes" for name in panel.questions])
     known = learn.read_provenance(rows)
-    made = advise(
-        panel, unanswerable, reader=known.get("reader", ""), grader=known.get("grader", "") if judge == "llm" else "",
-        wrong_cost=wrong_cost, draws=draws, seed=seed,
-    )  # fmt: skip
+    names = {"reader": known.get("reader", ""), "grader": known.get("grader", "") if judge == "llm" else ""}
+
+    def at(cost: float) -> Advice:
+        return advise(panel, unanswerable, wrong_cost=cost, draws=draws, seed=seed, **names)
+
+    made = at(wrong_cost)
+    if wrong_cost > 0:
+        made = replace(made, unpriced=at(0.0))
     return made, price(panel, unanswerable, wrong_cost=wrong_cost)

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from bench.evaluation import rows_of
 from bench.judge_correction import Cells, Worth, corrected
 from bench.judge_labels import NAMES, Labels, agreement, as_labels, draw_weights, kappa, read_labels, run
-from bench.judge_sample import ABSTAINED, ANSWERED, DOMAINS, UNANSWERABLE, draw, name_texts, show, stratum, wanted
+from bench.judge_sample import (
+    ABSTAINED,
+    ANSWERED,
+    DOMAINS,
+    UNANSWERABLE,
+    WAVES,
+    draw,
+    name_texts,
+    show,
+    stratum,
+    wanted,
+)
+from bench.travel import play_always, read_waves
 from retcon.errors import InputError
+from retcon.lab.domains import REFUSED
 
 QUESTIONS, BUDGETS, ACTIONS = 60, (64, 256), ("retain", "extract", "merge", "abstract")
 Row = dict[str, Any]
@@ -162,6 +177,24 @@ def test_wrong_input_is_named() -> None:
         corrected(Cells.of(answerable), labels, unanswerable=0.2)
     with pytest.raises(InputError, match="without a reply"):
         Cells.of([])
+
+
+def test_what_a_policy_came_to_on_the_kept_rows_is_read_cell_by_cell() -> None:
+    domain = read_waves("timeqa")
+    played = play_always("merge", domain)
+    rows = [row for wave in WAVES for row in rows_of(f"timeqa-wave{wave}").rows() if row["action"] == "merge"]
+    mine, same = Cells.of_played([(domain, played)]), Cells.of(row | {"domain": "timeqa"} for row in rows)
+    assert len(mine) == len(same) == len(domain.questions) * len(domain.budgets)
+    assert {reply for reply, silent in zip(mine.reply, mine.abstained, strict=True) if not silent} == {
+        reply for reply, silent in zip(same.reply, same.abstained, strict=True) if not silent
+    }
+    labels = read_labels()
+    for part, worth in ((0.0, Worth()), (0.4, Worth(wrong_cost=1, abstention=1))):
+        one, other = (corrected(cells, labels, unanswerable=part, worth=worth, draws=20) for cells in (mine, same))
+        assert one.mean == pytest.approx(other.mean)
+        assert (one.low, one.high) == pytest.approx((other.low, other.high))
+    refused = Cells.of_played([(domain, replace(played, action=np.full_like(played.action, REFUSED)))])
+    assert corrected(refused, labels, worth=Worth(abstention=1), unanswerable=0.2, draws=5).mean == pytest.approx(0.2)
 
 
 # -- labels ------------------------------------------------------------------------------------------------------------

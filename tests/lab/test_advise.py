@@ -243,6 +243,23 @@ def test_the_price_of_a_wrong_answer_turns_the_advice() -> None:
     assert advice_of(table, always("extract"), wrong_cost=1.0).use == DEFAULT
 
 
+def test_the_page_also_says_what_the_advice_is_where_wrong_answers_cost_nothing() -> None:
+    bold = made({"retain": 0.55}, n=120, seed=1, silent=0.0, unanswerable=0.3)
+    shy = made({"extract": 0.3}, n=120, seed=1, silent=1.0, unanswerable=0.3)
+    table = from_rows([*bold.rows(), *shy.rows()])
+    found, _ = read_advice(table, judge="x", wrong_cost=1.0, draws=500)
+    assert found.unpriced is not None
+    assert (found.unpriced.wrong_cost, found.unpriced.unpriced) == (0.0, None)
+    assert set(found.fixed.values()) == {"extract"}
+    assert set(found.unpriced.fixed.values()) == {"retain"}
+    assert "With wrong answers for free (--wrong-cost 0) the advice is" in own_page(found, {}).markdown()
+    assert "With wrong answers for free (--wrong-cost 0): " in sample_page(found).markdown()
+    assert found.to_dict()["unpriced"]["wrong_cost"] == 0.0
+    free, _ = read_advice(table, judge="x", wrong_cost=0.0, draws=500)
+    assert free.unpriced is None
+    assert "for free" not in own_page(free, {}).markdown()
+
+
 def test_what_is_missing_among_the_questions_is_said() -> None:
     found = advice_of(made({"retain": 0.05, "extract": 0.05}, n=40, seed=1))
     said = own_page(found, {}).markdown()

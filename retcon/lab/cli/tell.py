@@ -236,7 +236,8 @@ def advice(found: AdviceResult) -> None:
         _part(part)
     if found.incomplete:
         show.warn(f"{show.plural(len(found.incomplete), 'question')} left out: an outcome is missing")
-    show.fold(", ".join(f"{what}: {path}" for what, path in found.files.items()))
+    folder = found.files["page"].parent
+    show.fold(f"In {folder}: {', '.join(path.name for path in found.files.values())}")
 
 
 def _part(part: Part) -> None:
