@@ -21,6 +21,8 @@ from bench.domains import DOMAINS, WAVES
 from bench.evaluation import Array, round_numbers, rows_of
 from retcon.lab.outcomes import Outcomes, from_rows
 
+Mask = NDArray[np.bool_]
+
 WHOLE_WAVES = WAVES[:3]  # those labelled in every domain
 CONTROLLED = ("longmemeval-controlled", "locomo-controlled")
 
@@ -38,7 +40,7 @@ def fill(rows: Outcomes) -> dict[str, Any]:
     }
 
 
-def _filled(share: Array, tight: NDArray[np.bool_], mine: NDArray[np.bool_]) -> dict[str, Any]:
+def _filled(share: Array, tight: Mask, mine: Mask) -> dict[str, Any]:
     some, pressed = share[mine], share[mine & tight]
     return {
         "all": float(some.mean()), "pressed": float(pressed.mean()) if len(pressed) else None,

@@ -194,18 +194,6 @@ def _filled(cell: Mapping[str, Any]) -> str:
     return f"{whole}" if pressed in (None, whole) else f"{whole} ({pressed})"
 
 
-def length_trial_table(found: Mapping[str, Any]) -> str:
-    """What asking for a longer text does to its length and to the answers, with the small model."""
-    head = ("operator", "budget", "filled", "filled, asked for more", "more", "right, strict", "right, asked for more")
-    return grid(head, [
-        (
-            short(line["action"]), str(line["budget"]), number(line["fill"], 2), number(line["fill_longer"], 2),
-            format_gain(line["more"]["by_question"]), number(line["right"]), number(line["right_longer"]),
-        )
-        for line in found["lines"]
-    ])  # fmt: skip
-
-
 def reader_trial_table(found: Mapping[str, Any]) -> str:
     """What each model does as a reader."""
     head = (
@@ -229,6 +217,5 @@ def tables() -> dict[str, Callable[[], str]]:
         "operator-order": lambda: order_table(load("findings")),
         "fill-domains": lambda: fill_table(load("fill"), "domains"),
         "fill-controlled": lambda: fill_table(load("fill"), "controlled"),
-        "length-trial": lambda: length_trial_table(load("length_trial")),
         "reader-trial": lambda: reader_trial_table(load("reader_trial")),
     }

@@ -2,7 +2,7 @@
 
     python -m bench.reader_trial --model qwen0.5b.gguf --model tinyllama.gguf --out bench/results/reader_trial.json
 
-LongMemEval's gold evidence, whole notes at 256 tokens, questions spread over its types, and as many questions with the
+LongMemEval's gold evidence, whole notes at 128 tokens, questions spread over its types, and as many questions with the
 evidence of another one, which no reader can answer from it. Counted: replies, abstentions, answers that `strict` calls
 right, answers where there is none, and replies of 32 words and more (half of the ceiling of 64 tokens: chatter). No
 judge is a model.
@@ -25,7 +25,7 @@ from retcon.lab.reply_cache import ReplyCache
 from retcon.model import Chat, chat
 from retcon.note import RETAIN
 
-BUDGET = 256
+BUDGET = 128
 LONG = answer.LONGEST // 2  # words of a reply that is no short answer
 
 
@@ -58,7 +58,7 @@ def main() -> None:
     """Ask every model, count, keep."""
     parser = out_parser(__doc__, RESULTS / "reader_trial.json")
     parser.add_argument("--model", action="append", required=True, help="base URL or .gguf file; may be given again")
-    parser.add_argument("--limit", type=int, default=12, help="questions with an answer, and as many without")
+    parser.add_argument("--limit", type=int, default=6, help="questions with an answer, and as many without")
     parser.add_argument("--replies", type=Path, default=Path("reader-replies.db"), help="where replies are kept")
     options = parser.parse_args()
     asked, cache = pick(options.limit), ReplyCache(options.replies)

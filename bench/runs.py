@@ -66,12 +66,10 @@ LARGE = (512, 1024, 2048, 4096)
 FIVE = (32, 64, 128, 256, 512)
 MORE: Mapping[str, Any] = {"cap": 6144, "top_k": 200}  # candidates
 ABOUT = Length(0.9, "Write about {words} words.")  # names no limit but a length, and a longer one
+ABLATIONS: Mapping[str, Mapping[str, Any]] = {
+    "plain": {}, "longer": {"length": ABOUT}, "rendered": {"accounting": "rendered"},
+}  # fmt: skip
 WIDE = LARGE[:2]  # above the learned budgets, and below 2,048 tokens, where all that `Memory` looks at by default fits
-CHANGES: Mapping[str, Mapping[str, Any]] = {
-    "plain": {},
-    "longer": {"length": ABOUT},
-    "rendered": {"accounting": "rendered"},
-}
 RUNS = (
     Run("locomo-product", "locomo", "product", (*FREE, *FOCUSED), ("fit", "calibration", "gate")),
     Run("pool-product", "longmemeval-pool", "product", (*FREE, *FOCUSED)),
@@ -107,14 +105,10 @@ RUNS = (
     Run("longmemeval-paired", "longmemeval-gold", "controlled", PAPER, ("paired",), realizations=3, paired=True),
     *(
         Run(f"longmemeval-{name}", "longmemeval-gold", "controlled", ABLATED, ("realizations",), change=change)
-        for name, change in CHANGES.items()
+        for name, change in ABLATIONS.items()
     ),
 )  # fmt: skip
-AUDIT = (
-    "locomo-independent",
-    "longmemeval-paired",
-    *(f"longmemeval-{name}" for name in ("plain", "longer", "rendered")),
-)
+AUDIT = ("locomo-independent", "longmemeval-paired", *(f"longmemeval-{name}" for name in ABLATIONS))
 GROUPS = {wave: tuple(f"{name}-{wave}" for name in DOMAINS) for wave in WAVES} | {"audit": AUDIT}  # for --only
 
 

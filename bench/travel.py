@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 
 from bench import keep, out_parser
 from bench.evaluation import round_numbers, rows_of
+from bench.judge_correction import Cells, Worth, corrected
+from bench.judge_labels import read_labels
 from bench.retrieval_features import RETRIEVAL, read_features
 from bench.unanswerable import MADE
 from retcon.features import FEATURES, TYPES
@@ -60,6 +62,7 @@ ALPHA, DELTA = 0.05, 0.10
 FIXED, ROUTER, VOTE, TWICE, ORACLE = "fixed", "router", "vote of two", "twice the budget", "oracle"
 
 Learn = Callable[[Sequence[Domain]], Policy]
+End = tuple[Domain, Played]
 
 
 # -- domains -----------------------------------------------------------------------------------------------------------
@@ -126,7 +129,7 @@ def learn_twice(domains: Sequence[Domain]) -> Policy:
     def play(domain: Domain) -> Played:
         played, budgets = fixed(domain), domain.budgets
         double = [budgets.index(2 * b) if 2 * b in budgets else place for place, b in enumerate(budgets)]
-        return _join([(played, place) for place in double])
+        return replace(_join([(played, place) for place in double]), spends=tuple(double))
 
     return play
 
@@ -495,19 +498,37 @@ def select_before(domains: Sequence[Domain]) -> dict[str, float] | None:
     }
 
 
+def correct(ends: Mapping[str, Sequence[End]]) -> dict[str, Any]:
+    """The headline differences by labelled replies: post-stratified on the verdicts of both judges."""
+    labels, found = read_labels(), dict[str, Any]()
+    for one, measure, share in (("drafts 2", "right", 0.0), ("drafts 3", "right", 0.0), *HEADLINES):
+        cost = float(measure.split()[1]) if measure.startswith("utility") else 0.0
+        mine, base = (Cells.of_played(ends[name]) for name in (one, FIXED))
+        made = corrected(mine, labels, against=base, worth=Worth(wrong_cost=cost), unanswerable=share)
+        found[f"{one} less {FIXED}, {measure} at {share:g}"] = asdict(made)
+    return found
+
+
 def analyse(learning: Sequence[Domain], opened: Sequence[Domain]) -> dict[str, Any]:
     """Nested over the learning domains, then the others, opened once."""
     found: dict[str, Any] = {}
+    ends: dict[str, list[End]] = {}
     for domain, (learned, ranked) in leave_out(learning, lambda rest: (learn_all(rest), rank_actions(rest))):
         found[domain.name] = report(domain, learned, ranked)
+        for name, policy in learned.items():
+            ends.setdefault(name, []).append((domain, policy(domain)))
         print(domain.name, flush=True)
     nested = [domain.name for domain in learning]
+    by_labels = {"nested": correct(ends)}
     if opened:
         learned, ranked = learn_all(learning), rank_actions(learning)
         found |= {domain.name: report(domain, learned, ranked) for domain in opened}
+        for domain in opened:
+            by_labels[domain.name] = correct({name: [(domain, play(domain))] for name, play in learned.items()})
     return {
         "nested": nested,
         "domains": found,
+        "corrected": by_labels,
         "selected on two": select_before([*learning, *opened]),
         "over nested": over_domains(found, nested),
         "over all": over_domains(found, list(found)),

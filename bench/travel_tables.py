@@ -201,11 +201,11 @@ def readme_table(found: Found) -> str:
     """Six rows: what is gained on domains that nothing was learned on."""
     lines = (
         ("router", "router less fixed", "right", "0"),
-        ("two drafts, one kept", "drafts 2 less fixed", "right", "0"),
-        ("three drafts, one kept", "drafts 3 less fixed", "right", "0"),
-        ("ladder, wrong answers free", "ladder 0 less fixed", "right", "0"),
-        ("ladder at wrong_cost .5, 20 % unanswerable", "ladder 0.5 less fixed", "utility 0.5", "0.2"),
-        ("ladder at wrong_cost 1, 20 % unanswerable", "ladder 1 less fixed", "utility 1", "0.2"),
+        ("two drafts", "drafts 2 less fixed", "right", "0"),
+        ("three drafts", "drafts 3 less fixed", "right", "0"),
+        ("ladder", "ladder 0 less fixed", "right", "0"),
+        ("ladder, wrong_cost .5, 20 % unanswerable", "ladder 0.5 less fixed", "utility 0.5", "0.2"),
+        ("ladder, wrong_cost 1, 20 % unanswerable", "ladder 1 less fixed", "utility 1", "0.2"),
     )
     opened = [domain for domain in found["domains"] if domain not in found["nested"]]
     rows = []
@@ -213,23 +213,28 @@ def readme_table(found: Found) -> str:
         cells = []
         for judge in JUDGES:
             over = found["over nested"][pair][judge][share][measure]
-            low, high = min(over["each"]), max(over["each"])
-            cells.append(f"{_signed(over['mean'])} ({_signed(low)} to {_signed(high)})")
-        cells += [
-            _gap(found["domains"][domain]["differences"][pair]["llm"][share][measure]["by_question"])
-            for domain in opened
-        ]
+            cells.append(f"{_signed(over['mean'])} ({_signed(min(over['each']))}…{_signed(max(over['each']))})")
+        for domain in opened:
+            gap = found["domains"][domain]["differences"][pair]["llm"][share][measure]["by_question"]
+            cells.append(f"{_signed(gap['mean'])} [{_signed(gap['low'])}…{_signed(gap['high'])}]")
         policy = pair.split(" less ")[0]
         calls = _mean([found["domains"][d]["policies"][policy]["calls"] for d in found["nested"]])
         rows.append([label, *cells, f"{calls:.1f}"])
-    head = [
-        "",
-        "five domains left out, model judge",
-        "strict judge",
-        *(f"{d}, opened once" for d in opened),
-        "reader calls",
-    ]
-    return grid(head, rows)
+    return grid(["", "five domains", "strict judge", *opened, "reader calls"], rows)
+
+
+def corrected_table(found: Found) -> str:
+    """The headline differences by both judges, and corrected by labelled replies."""
+    rows = []
+    for key, made in found["corrected"]["nested"].items():
+        pair, of = key.split(", ", 1)
+        measure, share = of.split(" at ")
+        judged = [_signed(found["over nested"][pair][judge][share][measure]["mean"]) for judge in JUDGES]
+        opened = [_gap(each[key]) for name, each in found["corrected"].items() if name != "nested"]
+        one = pair.split(" less ")[0]
+        rows.append([f"{name_of(one)}; {measure} at {float(share):.0%} unanswerable", *judged, _gap(made), *opened])
+    names = [f"{name}, corrected" for name in found["corrected"] if name != "nested"]
+    return grid(["", "nested, llm", "nested, strict", "nested, corrected", *names], rows)
 
 
 LADDERS = (
@@ -243,6 +248,7 @@ HEADLINES = (
 )  # fmt: skip
 TABLES: dict[str, Callable[[Found], str]] = {
     "domains-readme": readme_table,
+    "domains-corrected": corrected_table,
     "domains-right": right_table,
     "domains-one-call": lambda found: differences(found, [(name, FIXED) for name in ONE_CALL], "right", "0"),
     "domains-drafts": lambda found: differences(found, [("drafts 2", TWICE), ("drafts 3", TWICE)], "right", "0"),

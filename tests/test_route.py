@@ -275,7 +275,21 @@ def test_what_ships_is_loaded_once_by_its_name_and_its_file_is_in_saved_form(nam
         load_shipped("nope")
 
 
-@pytest.mark.parametrize("name", [name for name in SHIPPED if name != "evidence-fit"])
+@pytest.mark.parametrize(("name", "domains"), [("domains", 5), ("domains-nc", 7)])
+def test_one_of_many_domains_says_what_it_stands_on(name: str, domains: int) -> None:
+    router = load_shipped(name)
+    assert len(router.provenance["domains"]) == domains
+    assert ("NC" in router.provenance["license"]) == (name == "domains-nc")
+    assert router.provenance["reader"] == "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M-bf16"
+    assert set(router.actions) == {"retain", "extract", "merge", "abstract", "hybrid"}
+    assert all(set(ranked) == set(router.actions) for ranked in router.fixed.values())
+    assert set(router.thresholds) == set(router.fixed) == set(router.budgets) == {32, 64, 128, 256, 512}
+    assert sorted(router.prices) == [0.0, 0.25, 0.5, 1.0, 2.0]
+    assert router.confidence is not None
+    assert set(router.drafts) == {2, 3}
+
+
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name.startswith(("locomo", "longmemeval"))])
 def test_a_learned_one_that_ships_says_what_it_stands_on(name: str) -> None:
     router = load_shipped(name)
     assert router.kind == "learned"
@@ -314,7 +328,7 @@ def test_one_learned_on_many_domains_comes_of_the_rows_that_are_published(name: 
     router = load_shipped(name)
     domains = [read_waves(each) for each in (LEARNING if name == "domains" else (*LEARNING, *OPENED))]
     assert router.provenance["domains"] == [each.name for each in domains]
-    assert [list(row) for row in router.fixed.values()] == rank_actions(domains)
+    assert [list(router.fixed[budget]) for budget in domains[0].budgets] == rank_actions(domains)
     assert router.confidence == round_confidence(fit_confidence(domains))
     aside = learn_aside(domains, SERVED)
     assert (router.margin, router.features) == (aside.margin, aside.form.features)

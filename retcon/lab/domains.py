@@ -82,16 +82,21 @@ class Played:
     calls: Array
     tokens: Array
     confidence: Array | None = None  # of the reply that stood, where the policy knows it
+    spends: tuple[int, ...] | None = None  # places of the budgets that it took, where these are not those it was given
 
     def right(self, domain: Domain, judge: str) -> Array:
         """1 where the reply that stood is right."""
-        verdict = np.take_along_axis(domain.verdicts[judge], np.maximum(self.action, 0)[:, :, None], axis=2)[:, :, 0]
-        return np.where(self.gave(domain), verdict, 0.0)
+        return np.where(self.gave(domain), self._of(domain.verdicts[judge]), 0.0)
 
     def gave(self, domain: Domain) -> NDArray[np.bool_]:
         """Whether an answer was given."""
-        said = np.take_along_axis(domain.answered, np.maximum(self.action, 0)[:, :, None], axis=2)[:, :, 0]
-        return np.asarray(said & (self.action >= 0))
+        return np.asarray((self._of(domain.answered) > 0) & (self.action >= 0))
+
+    def _of(self, values: NDArray[np.generic]) -> Array:
+        """The values of the replies that stood."""
+        seen = values if self.spends is None else values[:, list(self.spends)]
+        found: Array = np.take_along_axis(seen, np.maximum(self.action, 0)[:, :, None], axis=2)[:, :, 0].astype(float)
+        return found
 
     def utility(self, domain: Domain, judge: str, wrong_cost: float) -> Array:
         """Right less the price of wrong."""

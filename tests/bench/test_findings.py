@@ -24,6 +24,7 @@ from retcon.lab.outcomes import Panel, from_rows, panel
 from retcon.lab.stats import resample
 
 BUDGETS = (32, 128)
+IDS = ("question_id", "conversation", "twin")
 APART = {"locomo-product-gate", "locomo-independent-gate", "retrieval-features"}  # gates, and what is no outcome
 Verdict = Callable[[int, int, str], float]
 
@@ -227,7 +228,8 @@ def test_rows_hold_ids_and_numbers_and_nobodys_words() -> None:
         assert len(columns["question_id"]) > 100
         for name, column in columns.items():
             words = [value for value in set(column.tolist()) if isinstance(value, str)]
-            assert max(map(len, words), default=0) <= 50, (run, name)
+            longest = 100 if name in IDS else 50  # TimeQA's ids hold the title of a page
+            assert max(map(len, words), default=0) <= longest, (run, name)
             assert not any(" " in value for value in words), (run, name)
 
 

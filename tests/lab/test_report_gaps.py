@@ -85,7 +85,7 @@ def test_own_data_takes_the_papers_tables_and_is_marked() -> None:
         ("per-token", "context_tokens", "how many tokens were read"),
         ("ladders", "abstained", "where the reader abstained"),
         ("judges", "judge_overlap", "verdicts of one judge only"),
-        ("independent", "fold", "marked fit, calibration, gate"),
+        ("independent", "fold", "waits for outcomes: no rows say fit, calibration, gate"),
         ("false-answers", "abstention", "questions that memory does not answer"),
         ("cross-model", "model", "of one model"),
     ],
