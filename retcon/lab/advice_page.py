@@ -175,8 +175,8 @@ def _legend(advice: Advice) -> str:
     return (
         f"Mean over budgets; utility = right - {advice.wrong_cost:g} x wrong, and any answer to an unanswerable"
         " question is wrong. fixed: the best action at each budget; learned: a router; ladder: looks again"
-        f" ({calls:.1f} reader calls); these never saw the questions that they are scored on. The rest: one action always. Intervals allow"
-        " for two rivals."
+        f" ({calls:.1f} reader calls); these never saw the questions that they are scored on. The rest: one action"
+        " always. Intervals allow for two rivals."
     )
 
 
