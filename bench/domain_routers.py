@@ -18,11 +18,10 @@ import numpy as np
 
 from bench import ROOT
 from bench.evaluation import rows_of
-from bench.travel import LEARNING, OPENED, SERVED, WAVES, learn_shipped_safe, read_waves
+from bench.travel import LEARNING, OPENED, WAVES, learn_shipped_safe, read_waves
 from retcon.confidence import Confidence
 from retcon.drafts import Drafts
 from retcon.lab.domains import Domain, rank_actions
-from retcon.lab.fit_aside import learn_aside
 from retcon.lab.fit_drafts import learn_drafts
 from retcon.lab.fit_price import PRICES, choose_climbs, fit_confidence, to_ladder
 from retcon.lab.learn import read_provenance
@@ -40,7 +39,8 @@ LICENCES = {
 
 def make_router(name: str, domains: Sequence[Domain]) -> Router:
     """The router that these domains teach."""
-    aside, safe = learn_aside(domains, SERVED), learn_shipped_safe(domains)
+    safe = learn_shipped_safe(domains)
+    aside = safe.aside
     first, confidence, response = domains[0], fit_confidence(domains), aside.response
     return Router(
         name=name,
@@ -53,7 +53,7 @@ def make_router(name: str, domains: Sequence[Domain]) -> Router:
         embedder="hashing",
         counter="estimate",
         provenance=_tell(name, domains),
-        fit_rules=True,  # no domain says otherwise: where all notes fit, whole notes are the selected action anyway
+        fit_rules=True,
         fixed={budget: tuple(row) for budget, row in zip(first.budgets, rank_actions(domains), strict=True)},
         margin=aside.margin,
         drafts={count: _round_drafts(learn_drafts(domains, count).drafts) for count in COUNTS},

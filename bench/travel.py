@@ -29,6 +29,7 @@ from retcon.features import FEATURES, TYPES
 from retcon.lab.calibrate import certified_threshold, upper_bound
 from retcon.lab.domains import (
     ANSWERABLE,
+    REFUSED,
     Array,
     Domain,
     Places,
@@ -60,6 +61,7 @@ SIX = ("budget", "fit", *TYPES)
 SERVED = (SIX, FEATURES)  # what a router file may look at
 ALPHA, DELTA = 0.05, 0.10
 FIXED, ROUTER, VOTE, TWICE, ORACLE = "fixed", "router", "vote of two", "twice the budget", "oracle"
+SILENT = "never answers"
 
 Learn = Callable[[Sequence[Domain]], Policy]
 End = tuple[Domain, Played]
@@ -148,6 +150,12 @@ def play_oracle(domain: Domain) -> Played:
     return play_actions(domain, domain.verdicts["llm"].argmax(axis=2))
 
 
+def play_silent(domain: Domain) -> Played:
+    """No answer, ever."""
+    none = np.zeros(domain.answered.shape[:2])
+    return Played(np.full(none.shape, REFUSED), none, none)
+
+
 def play_fit(domain: Domain) -> Played:
     """Whole notes where every candidate fits, else Extract: the default without a model."""
     whole = domain.x[:, :, domain.features.index("fit")] >= 1
@@ -188,22 +196,40 @@ def learn_safe(domains: Sequence[Domain]) -> Safe:
     return Safe(response, FEATURES, np.max(taus, axis=0))
 
 
-def learn_shipped_safe(domains: Sequence[Domain]) -> Safe:
-    """The router's own response; of each domain the certified threshold of one learned on the others, the strictest.
+@dataclass(frozen=True)
+class ServedSafe:
+    """A router with fit rule, fixed actions and margin, and at each budget the advantage that replaces whole notes."""
 
-    Added after the analysis was frozen: a file has one response, and it is the router's.
+    aside: Aside
+    taus: Array  # [b]
+
+    def __call__(self, domain: Domain) -> Played:
+        best, lead = self.aside.replacing(domain)
+        replaces = np.where(domain.fit <= 0, True, (lead >= self.taus) & (domain.fit < 1))
+        return play_actions(domain, np.where(replaces, best, domain.place(RETAIN)))
+
+
+def learn_shipped_safe(domains: Sequence[Domain]) -> ServedSafe:
+    """The router; of each domain the certified threshold of one learned on the others, and the strictest of these.
+
+    Added after the analysis was frozen: a file has one response, which is the router's, so halves cannot calibrate it.
     """
     aside = learn_aside(domains, SERVED)
-    used = [domain.with_features(aside.form.features) for domain in domains]
-    taus = [
-        _certify(response, domain)
-        for domain, response in leave_out(used, lambda rest: fit_response(rest, aside.form.penalty))
-    ]
-    return Safe(aside.response, aside.form.features, np.max(taus, axis=0))
+
+    def learn(rest: Sequence[Domain]) -> Aside:
+        used = [domain.with_features(aside.form.features) for domain in rest]
+        return replace(aside, ranked=rank_actions(rest), response=fit_response(used, aside.form.penalty))
+
+    taus = [_certify_at(domain, *other.replacing(domain)) for domain, other in leave_out(domains, learn)]
+    return ServedSafe(aside, np.max(taus, axis=0))
 
 
 def _certify(response: Linear, domain: Domain) -> Array:
-    best, lead = advantage(response, domain)
+    return _certify_at(domain, *advantage(response, domain))
+
+
+def _certify_at(domain: Domain, best: Places, lead: Array) -> Array:
+    """[b]: the certified threshold on the advantage of these actions."""
     right, there = domain.verdicts["llm"], domain.answerable
     chosen = np.take_along_axis(right, best[:, :, None], axis=2)[:, :, 0]
     level = DELTA / len(domain.budgets)
@@ -255,6 +281,7 @@ LEARNERS: Mapping[str, Learn] = {
     "safe, as shipped": learn_shipped_safe,
 }
 CONSTANT: Mapping[str, Policy] = {
+    SILENT: play_silent,
     "evidence-fit": play_fit,
     **{f"always {name}": partial(play_always, name) for name in ("retain", "extract", "merge", "abstract", "hybrid")},
     ORACLE: play_oracle,
@@ -311,7 +338,10 @@ def measures(played: Played, domain: Domain, judge: str) -> dict[str, Array]:
 
 def score(played: Played, domain: Domain) -> dict[str, Any]:
     """What a policy came to in a domain, by judge, share of unanswerable questions, budget and kind."""
-    found: dict[str, Any] = {"calls": float(played.calls.mean()), "tokens": float(played.tokens.mean())}
+    found: dict[str, Any] = {
+        name: {f"{share:g}": float(domain.weights(share) @ values.mean(axis=1)) for share in SHARES}
+        for name, values in (("calls", played.calls), ("tokens", played.tokens))
+    }
     for judge in JUDGES:
         each = measures(played, domain, judge)
         found[judge] = {
@@ -419,7 +449,7 @@ def tell(policy: Policy) -> Any:
         return {"actions": list(policy.drafts.actions), "inner gain": list(policy.gain)}
     if isinstance(policy, Priced):
         return {str(b): [" > ".join(c.order), c.stop, c.accept] for b, c in policy.climbs.items()}
-    if isinstance(policy, Safe):
+    if isinstance(policy, Safe | ServedSafe):
         return {"taus": policy.taus.tolist()}
     return None
 

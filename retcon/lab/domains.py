@@ -65,6 +65,11 @@ class Domain:
         known, unknown = (1 - share) / max(int(there.sum()), 1), share / max(int((~there).sum()), 1)
         return np.where(there, known, unknown)
 
+    @property
+    def fit(self) -> Array:
+        """[q, b], the share of candidate notes that fit."""
+        return self.x[:, :, self.features.index("fit")]
+
     def place(self, action: str) -> int:
         """The action's place in the arrays."""
         return self.actions.index(action)

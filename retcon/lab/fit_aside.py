@@ -1,9 +1,10 @@
 """Domains -> a router that steps aside: the action selected per budget, left only where that gained elsewhere.
 
 A ridge response per action on features known before generation, standardised, domains weighing alike. The action with
-the highest response is taken only where it beats the selected one by a margin. Features, penalty and margin are chosen
-by leaving out one of the learning domains at a time. Where the best of them gains no more there than its standard
-error over domains, the router steps aside: its margin is None.
+the highest response is taken only where it beats the selected one by a margin. Fit has the last word, as in serving:
+whole notes where all of them fit, another action where none does. Features, penalty and margin are chosen by leaving
+out one of the learning domains at a time. Where the best of them gains no more there than its standard error over
+domains, the router steps aside: its margin is None.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ import numpy as np
 
 from retcon.lab.domains import Array, Domain, Places, Played, fixed_places, leave_out, play_actions, rank_actions
 from retcon.lab.fit import Linear, ridge
+from retcon.note import RETAIN
+
+Ranked = Sequence[Sequence[str]]  # for each budget the actions, best first
 
 PENALTIES = (0.01, 0.1, 1.0)
 MARGINS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.08)
@@ -33,7 +37,7 @@ class Form:
 class Aside:
     """The selected actions, best first at each budget, and where to leave the first of them; margin None: never."""
 
-    ranked: Sequence[Sequence[str]]
+    ranked: Ranked
     actions: tuple[str, ...]  # that may be used
     margin: float | None
     form: Form
@@ -42,22 +46,44 @@ class Aside:
 
     def places(self, domain: Domain) -> Places:
         """[q, b]: the action taken."""
-        base = fixed_places(domain, self.ranked, self.actions)
-        if self.margin is None:
-            return base
-        return leave(domain.with_features(self.form.features), self.response, base, self.margin, self.actions)
+        return serve(domain.with_features(self.form.features), self.response, self.ranked, self.margin, self.actions)
+
+    def replacing(self, domain: Domain) -> tuple[Places, Array]:
+        """[q, b]: the action that would replace whole notes, and how far its response is above theirs."""
+        seen, whole = domain.with_features(self.form.features), domain.place(RETAIN)
+        best = prefer(seen, self.response, self.ranked, self.margin, _others(self.actions))
+        mu = self.response(seen.x)
+        return best, np.take_along_axis(mu, best[:, :, None], axis=2)[:, :, 0] - mu[:, :, whole]
 
     def __call__(self, domain: Domain) -> Played:
         return play_actions(domain, self.places(domain))
 
 
-def leave(domain: Domain, response: Linear, base: Places, margin: float, actions: Sequence[str]) -> Places:
-    """The action of the highest response where that beats the base by more than the margin, else the base."""
+def serve(
+    domain: Domain, response: Linear, ranked: Ranked, margin: float | None, actions: Sequence[str]
+) -> Places:  # fmt: skip
+    """What a router with fixed actions and a rule of fit takes."""
+    taken = prefer(domain, response, ranked, margin, actions)
+    if others := _others(actions):
+        taken = np.where(domain.fit <= 0, prefer(domain, response, ranked, margin, others), taken)
+    return np.where(domain.fit >= 1, domain.place(RETAIN), taken)
+
+
+def prefer(
+    domain: Domain, response: Linear, ranked: Ranked, margin: float | None, actions: Sequence[str]
+) -> Places:  # fmt: skip
+    """The first of these actions at each budget; the one of the highest response where that leads by the margin."""
+    base = fixed_places(domain, ranked, actions)
+    if margin is None:
+        return base
     mu = response(domain.x)
     mu[:, :, [place for place, name in enumerate(domain.actions) if name not in actions]] = -np.inf
-    best = mu.argmax(axis=2)
     lead = mu.max(axis=2) - np.take_along_axis(mu, base[:, :, None], axis=2)[:, :, 0]
-    return np.where(lead > margin, best, base)
+    return np.where(lead > margin, mu.argmax(axis=2), base)
+
+
+def _others(actions: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in actions if name != RETAIN)
 
 
 def fit_response(domains: Sequence[Domain], penalty: float, judge: str = "llm") -> Linear:
@@ -99,24 +125,15 @@ def learn_aside(
 
 
 def _inner_gains(domains: Sequence[Domain], form: Form, actions: Sequence[str]) -> list[tuple[float, list[float]]]:
-    """For each margin the gain over the selected action, on each domain left out."""
+    """For each margin the gain over stepping aside, on each domain left out."""
     used = [domain.with_features(form.features) for domain in domains]
-    left = [
-        (domain, response, fixed_places(domain, ranked, actions))
-        for domain, (response, ranked) in leave_out(
-            used, lambda rest: (fit_response(rest, form.penalty), rank_actions(rest))
-        )
-    ]
+    left = list(leave_out(used, lambda rest: (fit_response(rest, form.penalty), rank_actions(rest))))
+
+    def gain(domain: Domain, response: Linear, ranked: Ranked, margin: float) -> float:
+        ends = [serve(domain, response, ranked, each, actions) for each in (margin, None)]
+        right = [play_actions(domain, each).right(domain, "llm").mean(axis=1) for each in ends]
+        return float(domain.weights(0.0) @ (right[0] - right[1]))
+
     return [
-        (
-            margin,
-            [_gain(domain, leave(domain, response, base, margin, actions), base) for domain, response, base in left],
-        )
-        for margin in MARGINS
+        (margin, [gain(domain, response, ranked, margin) for domain, (response, ranked) in left]) for margin in MARGINS
     ]
-
-
-def _gain(domain: Domain, chosen: Places, base: Places) -> float:
-    right = domain.verdicts["llm"]
-    each = np.take_along_axis(right, chosen[:, :, None], axis=2) - np.take_along_axis(right, base[:, :, None], axis=2)
-    return float(domain.weights(0.0) @ each[:, :, 0].mean(axis=1))
