@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bench import grid
-from bench.travel import COSTS, FIXED, JUDGES, ORACLE, ROUTER, SHARES, TWICE, VOTE
+from bench.travel import COSTS, FIXED, JUDGES, ORACLE, ROUTER, SHARES, SILENT, TWICE, VOTE
 
 Found = Mapping[str, Any]
 
@@ -20,14 +20,13 @@ NAMES = {
     **{f"ladder {cost:g}": f"ladder, wrong_cost {cost:g}" for cost in (0, 0.25, 0.5, 1, 2)},
     "ladder 0.5, nothing written": "ladder, wrong_cost 0.5, whole notes and Extract alone",
     "free router": "router over whole notes and Extract",
-    "safe": "safe",
+    "safe": "safe, as preregistered (not shipped)",
     ORACLE: "oracle: a right action where there is one",
 }
 ONE_CALL = (ROUTER, "router, retrieval's features too", "drafts 2", "drafts 3", TWICE, "always abstract", ORACLE)
-SEVERAL = ("ladder 0", "ladder 0.5", VOTE, TWICE, ORACLE)
 CURVE = (
-    "always retain", "always extract", FIXED, "fixed at 0.5", "fixed at 1", TWICE, VOTE, "ladder 0", "ladder 0.25",
-    "ladder 0.5", "ladder 1", "ladder 2", "ladder 0.5, nothing written",
+    SILENT, "always retain", "always extract", FIXED, "fixed at 0.5", "fixed at 1", TWICE, VOTE, "ladder 0",
+    "ladder 0.25", "ladder 0.5", "ladder 1", "ladder 2", "ladder 0.5, nothing written",
 )  # fmt: skip
 
 
@@ -55,6 +54,11 @@ def _mean(values: Sequence[float]) -> float:
 def _value(found: Found, domain: str, policy: str, judge: str, share: str, measure: str) -> float:
     """The mean over budgets."""
     return _mean(found["domains"][domain]["policies"][policy][judge][share][measure])
+
+
+def _spent(found: Found, policy: str, what: str, share: str) -> float:
+    """Calls or tokens, mean of the nested domains."""
+    return _mean([found["domains"][domain]["policies"][policy][what][share] for domain in found["nested"]])
 
 
 def _domain_head(found: Found) -> list[str]:
@@ -116,8 +120,7 @@ def right_table(found: Found) -> str:
             _number(_mean([_value(found, domain, policy, judge, "0", "right") for domain in found["nested"]]))
             for judge in JUDGES
         )
-        calls = _mean([found["domains"][domain]["policies"][policy]["calls"] for domain in found["nested"]])
-        rows.append([name_of(policy), *cells, mean, f"{calls:.1f}"])
+        rows.append([name_of(policy), *cells, mean, f"{_spent(found, policy, 'calls', '0'):.1f}"])
     return grid(["", *_domain_head(found), "mean of the nested", "reader calls"], rows)
 
 
@@ -136,10 +139,7 @@ def curve_table(found: Found) -> str:
                     for measure in ("right", "wrong")
                 )
                 cells.append(f"{_number(right)} : {_number(wrong)}")
-        calls, tokens = (
-            _mean([found["domains"][d]["policies"][policy][what] for d in found["nested"]])
-            for what in ("calls", "tokens")
-        )
+        calls, tokens = (_spent(found, policy, what, "0.2") for what in ("calls", "tokens"))
         rows.append([name_of(policy), *cells, f"{calls:.1f}", f"{tokens:,.0f}"])
     head = [f"{share:.0%} unanswerable, {judge}" for share in SHARES for judge in JUDGES]
     return grid(["", *head, "reader calls", "model tokens"], rows)
@@ -203,7 +203,7 @@ def readme_table(found: Found) -> str:
         ("router", "router less fixed", "right", "0"),
         ("two drafts", "drafts 2 less fixed", "right", "0"),
         ("three drafts", "drafts 3 less fixed", "right", "0"),
-        ("ladder", "ladder 0 less fixed", "right", "0"),
+        ("ladder, wrong_cost 0", "ladder 0 less fixed", "right", "0"),
         ("ladder, wrong_cost .5, 20 % unanswerable", "ladder 0.5 less fixed", "utility 0.5", "0.2"),
         ("ladder, wrong_cost 1, 20 % unanswerable", "ladder 1 less fixed", "utility 1", "0.2"),
     )
@@ -217,9 +217,7 @@ def readme_table(found: Found) -> str:
         for domain in opened:
             gap = found["domains"][domain]["differences"][pair]["llm"][share][measure]["by_question"]
             cells.append(f"{_signed(gap['mean'])} [{_signed(gap['low'])}…{_signed(gap['high'])}]")
-        policy = pair.split(" less ")[0]
-        calls = _mean([found["domains"][d]["policies"][policy]["calls"] for d in found["nested"]])
-        rows.append([label, *cells, f"{calls:.1f}"])
+        rows.append([label, *cells, f"{_spent(found, pair.split(' less ')[0], 'calls', share):.1f}"])
     return grid(["", "five domains", "strict judge", *opened, "reader calls"], rows)
 
 
@@ -237,6 +235,25 @@ def corrected_table(found: Found) -> str:
     return grid(["", "nested, llm", "nested, strict", "nested, corrected", *names], rows)
 
 
+def checks_table(found: Found) -> str:
+    """The headline differences of each wave alone, and without questions that were made from others; model judge."""
+    rows = []
+    for key, parts in next(iter(found["domains"].values()))["checks"].items():
+        for part in parts:
+            cells = [_gap(each["checks"][key][part]) for each in found["domains"].values()]
+            rows.append([f"{name_of(key.split(' less ')[0])}; {key.split(', ', 1)[1]}; {part}", *cells])
+    return grid(["", *_domain_head(found)], rows)
+
+
+def before_table(found: Found) -> str:
+    """Right answers of the action selected on LoCoMo and the pool alone, beside the one selected on the others."""
+    rows = [
+        [domain, _number(value), _number(_value(found, domain, FIXED, "llm", "0", "right"))]
+        for domain, value in found["selected on two"].items()
+    ]
+    return grid(["", "selected on LoCoMo and LongMemEval", "selected on the other learning domains"], rows)
+
+
 LADDERS = (
     ("ladder 0", FIXED), ("ladder 0", VOTE), ("ladder 0", TWICE), ("drafts 3", "ladder 0"), (VOTE, FIXED),
     (ORACLE, FIXED),
@@ -248,6 +265,8 @@ HEADLINES = (
 )  # fmt: skip
 TABLES: dict[str, Callable[[Found], str]] = {
     "domains-readme": readme_table,
+    "domains-checks": checks_table,
+    "domains-before": before_table,
     "domains-corrected": corrected_table,
     "domains-right": right_table,
     "domains-one-call": lambda found: differences(found, [(name, FIXED) for name in ONE_CALL], "right", "0"),
