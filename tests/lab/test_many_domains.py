@@ -27,6 +27,7 @@ from retcon.lab.fit_aside import learn_aside
 from retcon.lab.fit_drafts import fit_drafts, learn_drafts, scores
 from retcon.lab.fit_price import Climb, choose_climbs, fit_confidence, learn_price, logistic, predict, to_ladder, walk
 from retcon.lab.outcomes import from_rows
+from retcon.route import Router
 
 ACTIONS = ("retain", "abstract", "extract")
 BUDGETS = (64, 256)
@@ -283,3 +284,37 @@ def test_drafts_serve_the_scores_that_they_were_chosen_by() -> None:
     every = scores(drafts, domain)
     traits = dict(zip(TRAITS, domain.traits[3, 1, 2].tolist(), strict=True))
     assert drafts.score("extract", traits, budget=BUDGETS[1]) == pytest.approx(float(every[3, 1, 1]))
+
+
+# - what is scored is what is served -
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 99), st.sampled_from([None, 0.0, 0.02, 0.1]), st.sampled_from([0.0, 0.5, 1.0]))
+def test_a_router_file_decides_what_was_scored(seed: int, margin: float | None, edge: float) -> None:
+    """With fixed actions, margin and rule of fit; and what `safe` weighs against whole notes is the same too."""
+    domain = made(questions=12, unanswerable=3, seed=seed)
+    fit = np.where(domain.x[:, :, 1] < 0.3, edge, domain.x[:, :, 1])  # some fit wholly, or not at all
+    domain = replace(domain, x=np.stack([domain.x[:, :, 0], fit], axis=2))
+    aside = replace(learn_aside(several(lean=0.2), [KNOWN]), margin=margin)
+    router = Router(
+        name="made",
+        actions=ACTIONS,
+        features=KNOWN,
+        weights={action: tuple(aside.response.theta[a].tolist()) for a, action in enumerate(ACTIONS)},
+        intercepts={action: float(aside.response.intercept[a]) for a, action in enumerate(ACTIONS)},
+        thresholds=dict.fromkeys(BUDGETS, 0.05),
+        budgets=BUDGETS,
+        fixed={budget: tuple(row) for budget, row in zip(BUDGETS, aside.ranked, strict=True)},
+        margin=margin,
+        fit_rules=True,
+    )
+    places, (best, lead) = aside.places(domain), aside.replacing(domain)
+    for q in range(len(domain.questions)):
+        for b, budget in enumerate(BUDGETS):
+            seen = {"budget": budget / 512, "notes": 4.0, "sessions": 1.0, "fit": float(fit[q, b])}
+            decision = router.decide(seen, budget=budget)
+            assert decision.action == ACTIONS[places[q, b]]
+            if 0 < fit[q, b] < 1:
+                safe = router.decide(seen, budget=budget, safe=True)
+                assert safe.action == (ACTIONS[best[q, b]] if lead[q, b] >= 0.05 else "retain")
