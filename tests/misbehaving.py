@@ -76,6 +76,7 @@ class Handler(BaseHTTPRequestHandler):
 
     owner: Server
     asked: Any
+    under_way = False
 
     def do_GET(self) -> None:
         self.do_POST()
@@ -88,17 +89,24 @@ class Handler(BaseHTTPRequestHandler):
             self.owner.active += 1
             self.owner.peak = max(self.owner.peak, self.owner.active)
             behave = self.owner.queue.popleft() if self.owner.queue else self.owner.always
+        self.under_way = True
         try:
             behave(self)
         finally:
-            with self.owner.lock:
-                self.owner.active -= 1
+            self.leave()
+
+    def leave(self) -> None:
+        """No longer under way: before the last byte goes out, since whoever reads it may come again at once."""
+        with self.owner.lock:
+            self.owner.active -= self.under_way
+            self.under_way = False
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         pass
 
     def reply(self, status: int, body: bytes, **headers: str) -> None:
         """A whole answer."""
+        self.leave()
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
@@ -165,6 +173,7 @@ def drips_headers(release: threading.Event, step: float = 0.02) -> Behaviour:
 
 def cut_off(handler: Handler) -> None:
     """Promises more than it sends."""
+    handler.leave()
     body = json.dumps(completion()).encode()
     handler.send_response(200)
     handler.send_header("content-length", str(len(body)))
