@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 PYTHONS = ("3.11.0", "3.12.0", "3.13.0")
-LOCKS = ("core", "dev", "server", "model", "transformers", "clients", "fastmcp")
+LOCKS = ("core", "dev", "server", "model", "encoders", "transformers", "clients", "fastmcp")
 OWN = "retcon-memory"
 
 
@@ -80,6 +80,7 @@ def wanted(name: str) -> list[Requirement]:
         "dev": [*core["dependencies"], *core["build-system"], *groups["build"], *extras["dev"]],
         "server": [*core["dependencies"], *extras["server"], *extras["mcp"], *extras["http"]],
         "model": groups["model"],
+        "encoders": groups["encoders"],
         "transformers": groups["transformers"],
         "clients": [*core["dependencies"], *groups["build"], *extras["mcp"], *extras["server"], *groups["clients"]],
         "fastmcp": [*core["dependencies"], *groups["build"], *extras["mcp"], *groups["fastmcp"]],

@@ -133,7 +133,7 @@ def test_questions_that_wait_for_a_model_hold_up_nothing_else(thinking: Thinking
         async with thinking.server.talk() as talk, thinking.server.talk("legacy") as other:
             await talk.give("add_memory", text="My cat is Pixel.", **who)
             model.queue.extend(held(release) for _ in range(5))
-            free = {"wrong_cost": 0, **who}  # so that any reply is an answer
+            free = {"wrong_cost": 0, "max_looks": 1, **who}  # so that the first reply is the answer
             asked = [asyncio.create_task(talk.give("ask_memory", question=f"Which cat? {n}", **free)) for n in range(5)]
             await until(lambda: model.active >= 4)
             assert (await other.give("search_memories", query="cat", **who))["count"] == 1
