@@ -1,4 +1,4 @@
-"""The two figures of docs/results, from the committed results: python -m bench.doc_figures"""
+"""The figures of docs/results, from the committed results: python -m bench.doc_figures"""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from bench.doc_tables import FIRST, load, of_action, policy_name
 from bench.findings import PRESPECIFIED
 from bench.first_gate import SHIPPED
 from bench.transfer import ONE_ORDER
+from bench.travel import FIXED, JUDGES
+from bench.travel_tables import name_of
 from retcon.lab.crossfit import REFERENCE, TWICE, VOTE
 from retcon.lab.report.drawing import (
     BLUE,
@@ -91,13 +93,51 @@ def spend_figure(gate: Mapping[str, Any]) -> str:
     return draw(compose, height=6.4, title="accuracy against reader calls and tokens")[0]
 
 
+PRICED = tuple(f"ladder {price:g}" for price in (0, 0.25, 0.5, 1, 2))
+BESIDE: dict[str, tuple[Colour, str]] = {
+    "always retain": (INK, "o"), "always extract": (VERMILLION, "^"), FIXED: (GREEN, "D"),
+    "fixed at 0.5": (GREEN, "d"), "vote of two": (GREEN, "P"), "twice the budget": (GREY, "X"),
+}  # fmt: skip
+
+
+def curve_figure(found: Mapping[str, Any]) -> str:
+    """Right against wrong answers, a fifth of the questions unanswerable: ladders by price, and what stands beside."""
+
+    def place(policy: str, judge: str) -> tuple[float, float]:
+        every = [found["domains"][domain]["policies"][policy][judge]["0.2"] for domain in found["nested"]]
+        wrong, right = ([sum(each[name]) / len(each[name]) for each in every] for name in ("wrong", "right"))
+        return sum(wrong) / len(wrong), sum(right) / len(right)
+
+    def compose(canvas: Canvas) -> None:
+        for axes, judge in zip(canvas.subplots(2, 1), JUDGES, strict=True):
+            axes.plot(*zip(*(place(each, judge) for each in PRICED), strict=True), color=BLUE[0], marker="s")
+            for policy, (colour, marker) in BESIDE.items():
+                axes.plot(*place(policy, judge), color=colour[0], marker=marker, linestyle="none")
+            axes.set(
+                title=f"Right by {'the model judge' if judge == FIRST else 'the strict judge'}", xlabel="wrong answers"
+            )
+            axes.xaxis.set_major_formatter(percent)
+            axes.yaxis.set_major_formatter(percent)
+            rule(axes)
+        axes.plot([], [], color=BLUE[0], marker="s", label="ladder, wrong_cost 0 to 2 (from the right)")
+        for policy, (colour, marker) in BESIDE.items():
+            axes.plot([], [], color=colour[0], marker=marker, linestyle="none", label=name_of(policy))
+        canvas.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=1)
+
+    return draw(compose, height=7.2, title="right against wrong answers on domains left out")[0]
+
+
 def main() -> None:
-    """Draw both."""
+    """Draw all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=RESULTS / "figures")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    made = {"crossover": crossover_figure(load("findings")), "spend": spend_figure(load("first_gate"))}
+    made = {
+        "crossover": crossover_figure(load("findings")),
+        "spend": spend_figure(load("first_gate")),
+        "right-wrong": curve_figure(load("travel")),
+    }
     for name, svg in made.items():
         (options.out / f"{name}.svg").write_text(svg, encoding="utf-8")
 
