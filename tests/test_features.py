@@ -148,7 +148,7 @@ def test_query_type_of_a_hostile_query_stays_fast() -> None:
     start = time.process_time()
     query_type("which who " * 200_000)
     query_type("a " * 200_000)
-    assert time.process_time() - start < 0.5
+    assert time.process_time() - start < 5  # read whole, it would take minutes
 
 
 def test_query_type_file_is_small_and_says_where_it_comes_from() -> None:
