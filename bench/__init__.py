@@ -36,10 +36,10 @@ def out_parser(about: str | None, default: Path | None = None) -> argparse.Argum
     return parser
 
 
-def keep(result: Any, path: Path | None) -> None:
-    """Write a result the way all of them are kept, if it is to be kept."""
+def keep(result: Any, path: Path | None, *, indent: int | None = 1) -> None:
+    """Write a result the way all of them are kept, if it is to be kept; a large one without indents."""
     if path:
-        path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(result, indent=indent) + "\n", encoding="utf-8")
 
 
 def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

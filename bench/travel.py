@@ -363,7 +363,7 @@ def differ(one: Played, other: Played, domain: Domain, ways: Mapping[str, Resamp
         found[judge] = {
             f"{share:g}": {
                 name: estimate((mine[name] - theirs[name]).mean(axis=1), domain, share, ways)
-                for name in ("right", *(f"utility {cost:g}" for cost in COSTS), "accuracy")
+                for name in ("right", *(f"utility {cost:g}" for cost in COSTS if cost), "accuracy")  # at 0 it is right
                 if share or name in ("right", "accuracy")
             }
             for share in SHARES
@@ -573,7 +573,7 @@ def main() -> None:
     learning = [read_waves(name) for name in LEARNING]
     opened = [] if options.learning else [read_waves(name) for name in OPENED]
     result = {"seed": SEED, "draws": DRAWS, "waves": list(WAVES), **analyse(learning, opened)}
-    keep(round_numbers(result), options.out)
+    keep(round_numbers(result), options.out, indent=None)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bench import grid
+from bench.doc_tables import format_gain
 from bench.travel import COSTS, FIXED, JUDGES, ORACLE, ROUTER, SHARES, SILENT, TWICE, VOTE
+from retcon.lab.report.cells import number
 
 Found = Mapping[str, Any]
 
@@ -35,16 +37,8 @@ def name_of(policy: str) -> str:
     return NAMES.get(policy, policy)
 
 
-def _number(value: float) -> str:
-    return f"{value:.3f}".replace("0.", ".", 1)
-
-
 def _signed(value: float) -> str:
-    return f"{value:+.3f}".replace("0.", ".", 1)
-
-
-def _gap(estimate: Found) -> str:
-    return f"{_signed(estimate['mean'])} [{_signed(estimate['low'])}, {_signed(estimate['high'])}]"
+    return number(value, signed=True)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -74,7 +68,7 @@ def differences(found: Found, pairs: Sequence[tuple[str, str]], measure: str, sh
         for judge in JUDGES:
             over, every = (found[part][key][judge][share][measure] for part in ("over nested", "over all"))
             cells = [
-                _gap(found["domains"][domain]["differences"][key][judge][share][measure]["by_question"])
+                format_gain(found["domains"][domain]["differences"][key][judge][share][measure]["by_question"])
                 for domain in found["domains"]
             ]
             rows.append(
@@ -89,7 +83,7 @@ def by_conversation(found: Found, pairs: Sequence[tuple[str, str, str, str]]) ->
     for one, other, measure, share in pairs:
         for judge in JUDGES:
             cells = [
-                _gap(each[share][measure].get("by_conversation") or each[share][measure]["by_question"])
+                format_gain(each[share][measure].get("by_conversation") or each[share][measure]["by_question"])
                 for each in (
                     found["domains"][domain]["differences"][f"{one} less {other}"][judge] for domain in found["domains"]
                 )
@@ -113,11 +107,11 @@ def right_table(found: Found) -> str:
     rows = []
     for policy in policies:
         cells = [
-            " \\| ".join(_number(_value(found, domain, policy, judge, "0", "right")) for judge in JUDGES)
+            " \\| ".join(number(_value(found, domain, policy, judge, "0", "right")) for judge in JUDGES)
             for domain in found["domains"]
         ]
         mean = " \\| ".join(
-            _number(_mean([_value(found, domain, policy, judge, "0", "right") for domain in found["nested"]]))
+            number(_mean([_value(found, domain, policy, judge, "0", "right") for domain in found["nested"]]))
             for judge in JUDGES
         )
         rows.append([name_of(policy), *cells, mean, f"{_spent(found, policy, 'calls', '0'):.1f}"])
@@ -138,7 +132,7 @@ def curve_table(found: Found) -> str:
                     _mean([_value(found, d, policy, judge, f"{share:g}", measure) for d in found["nested"]])
                     for measure in ("right", "wrong")
                 )
-                cells.append(f"{_number(right)} : {_number(wrong)}")
+                cells.append(f"{number(right)} : {number(wrong)}")
         calls, tokens = (_spent(found, policy, what, "0.2") for what in ("calls", "tokens"))
         rows.append([name_of(policy), *cells, f"{calls:.1f}", f"{tokens:,.0f}"])
     head = [f"{share:.0%} unanswerable, {judge}" for share in SHARES for judge in JUDGES]
@@ -152,7 +146,7 @@ def kinds_table(found: Found) -> str:
     for domain, each in found["domains"].items():
         for kind, count in each["questions"].items():
             if kind != "answerable":
-                cells = [_number(each["policies"][policy]["false answers"][kind]) for policy in policies]
+                cells = [number(each["policies"][policy]["false answers"][kind]) for policy in policies]
                 rows.append([domain, kind, str(count), *cells])
     return grid(["", "kind", "questions", *map(name_of, policies)], rows)
 
@@ -162,10 +156,10 @@ def confidence_table(found: Found) -> str:
     rows = []
     for domain, each in found["domains"].items():
         sure = each["confidence"]
-        kinds = ", ".join(f"{kind} {_number(value)}" for kind, value in sure["auc by kind"].items())
+        kinds = ", ".join(f"{kind} {number(value)}" for kind, value in sure["auc by kind"].items())
         rows.append(
-            [domain, f"{sure['replies']:,}", _number(sure["auc"]), _number(sure["auc of answerable"]), kinds,
-             _number(sure["calibration error"])]
+            [domain, f"{sure['replies']:,}", number(sure["auc"]), number(sure["auc of answerable"]), kinds,
+             number(sure["calibration error"])]
         )  # fmt: skip
     head = ["", "replies", "right from wrong", "of answerable questions", "answerable from", "calibration error"]
     return grid(head, rows)
@@ -176,7 +170,7 @@ def safe_table(found: Found) -> str:
     rows = []
     for domain, each in found["domains"].items():
         harm = each["harm"]["safe, as shipped"]
-        cells = [f"{lost} (≤ {_number(most)})" for lost, most in zip(harm["harms"], harm["at_most"], strict=True)]
+        cells = [f"{lost} (≤ {number(most)})" for lost, most in zip(harm["harms"], harm["at_most"], strict=True)]
         replaced = _mean(harm["replaced"])
         rows.append([domain, str(harm["questions"]), *cells, f"{replaced:.0%}"])
     return grid(["", "questions", "32", "64", "128", "256", "512", "replaced"], rows)
@@ -228,9 +222,11 @@ def corrected_table(found: Found) -> str:
         pair, of = key.split(", ", 1)
         measure, share = of.split(" at ")
         judged = [_signed(found["over nested"][pair][judge][share][measure]["mean"]) for judge in JUDGES]
-        opened = [_gap(each[key]) for name, each in found["corrected"].items() if name != "nested"]
+        opened = [format_gain(each[key]) for name, each in found["corrected"].items() if name != "nested"]
         one = pair.split(" less ")[0]
-        rows.append([f"{name_of(one)}; {measure} at {float(share):.0%} unanswerable", *judged, _gap(made), *opened])
+        rows.append(
+            [f"{name_of(one)}; {measure} at {float(share):.0%} unanswerable", *judged, format_gain(made), *opened]
+        )
     names = [f"{name}, corrected" for name in found["corrected"] if name != "nested"]
     return grid(["", "nested, llm", "nested, strict", "nested, corrected", *names], rows)
 
@@ -240,7 +236,7 @@ def checks_table(found: Found) -> str:
     rows = []
     for key, parts in next(iter(found["domains"].values()))["checks"].items():
         for part in parts:
-            cells = [_gap(each["checks"][key][part]) for each in found["domains"].values()]
+            cells = [format_gain(each["checks"][key][part]) for each in found["domains"].values()]
             rows.append([f"{name_of(key.split(' less ')[0])}; {key.split(', ', 1)[1]}; {part}", *cells])
     return grid(["", *_domain_head(found)], rows)
 
@@ -248,7 +244,7 @@ def checks_table(found: Found) -> str:
 def before_table(found: Found) -> str:
     """Right answers of the action selected on LoCoMo and the pool alone, beside the one selected on the others."""
     rows = [
-        [domain, _number(value), _number(_value(found, domain, FIXED, "llm", "0", "right"))]
+        [domain, number(value), number(_value(found, domain, FIXED, "llm", "0", "right"))]
         for domain, value in found["selected on two"].items()
     ]
     return grid(["", "selected on LoCoMo and LongMemEval", "selected on the other learning domains"], rows)

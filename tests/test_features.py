@@ -145,10 +145,13 @@ def test_query_type_reads_plain_cues(query: str, expected: str) -> None:
 
 
 def test_query_type_of_a_hostile_query_stays_fast() -> None:
-    start = time.process_time()
-    query_type("which who " * 200_000)
-    query_type("a " * 200_000)
-    assert time.process_time() - start < 5  # read whole, it would take minutes
+    def once() -> float:
+        start = time.process_time()
+        query_type("which who " * 200_000)
+        query_type("a " * 200_000)
+        return time.process_time() - start
+
+    assert min(once() for _ in range(3)) < 0.5
 
 
 def test_query_type_file_is_small_and_says_where_it_comes_from() -> None:
