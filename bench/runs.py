@@ -60,6 +60,7 @@ class Run:
     small: bool = False  # written and read by the small model, judged by the large one
     paired: bool = False  # every operator has a retention of its own, as in the paper
     change: Mapping[str, Any] = field(default_factory=dict)  # what differs from the protocol
+    holding: bool = False  # the writer is also asked whether each text holds the answer
 
 
 LARGE = (512, 1024, 2048, 4096)
@@ -89,7 +90,7 @@ RUNS = (
     Run("locomo-second", "locomo", "product", (*FREE, *FOCUSED), ("second",)),
     # seven domains: a part of each, then the next part of each; then the small reader on two of them
     *(
-        Run(f"{name}-{wave}", name, "product", (*FREE, *FOCUSED), (wave,), FIVE, abstentions=None)
+        Run(f"{name}-{wave}", name, "product", (*FREE, *FOCUSED), (wave,), FIVE, abstentions=None, holding=wave == "wave4")
         for wave in WAVES
         for name in DOMAINS
     ),
@@ -170,7 +171,7 @@ def make(
         paired=run.paired,
     )  # fmt: skip
     writer = small if run.small else large
-    done = label(todo, writer, cache, grader=large, guard=guard, chunk=chunk, progress=_tell)
+    done = label(todo, writer, cache, grader=large, guard=guard, holding=run.holding, chunk=chunk, progress=_tell)
     about = {q.id: {"fold": fold, "kind": kind_of(q), "twin": twin_of(q)} for fold, q in picked}
     rows = [] if done.outcomes is None else [row | about[row["question_id"]] for row in done.outcomes.rows()]
     return {"rows": rows, "answers": done.answers, "failures": dict(done.failures), "calls": done.calls}

@@ -31,6 +31,7 @@ from retcon.reading import Reading
 
 MIDDLE = 128  # tokens at which a slope is worth nothing
 TRAITS = ("best", "covered", "length", "hedged")
+HOLDS = "holds"  # a trait that a model is asked for (`retcon.holds`)
 _HEDGE = re.compile(
     r"(?:\bnot|n['’]t|\bnever)(?: been)?(?: \w+ly)?"
     r" (?:mention|specif(?:y|ied)\b|state[ds]?\b|disclose|indicate|provide|record|given\b|known\b|clear\b|available\b)"

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from retcon import answer, operate, pack
+from retcon import answer, holds, operate, pack
 from retcon.cache import CachedChat, Replies, cache_key
 from retcon.confidence import SIGNALS, Witnesses
-from retcon.drafts import traits
+from retcon.drafts import HOLDS, traits
 from retcon.errors import InputError, MalformedReplyError, ModelError
 from retcon.fidelity import check
 from retcon.lab import judge
@@ -32,6 +32,7 @@ from retcon.tokens import counter
 
 AGNOSTIC = "-agnostic"
 READING, GRADING = f"answer-{answer.PROMPTS}", f"judge-{judge.PROMPTS}"  # versions, for the cache
+HOLDING = f"holds-{holds.PROMPTS}"
 TEMPERATURE = 0.7  # of realizations after the first, which is greedy
 CHUNK = 512  # asks that are sent, and then kept, at once ...
 ONE_BY_ONE = {"gguf": 8}  # ... but few by an adapter that answers them one by one: a kill loses what is not kept yet
@@ -288,12 +289,13 @@ def probe(todo: Sequence[Cell], writer: Chat, cache: Replies, *, most: int = 8) 
 
 def label(
     todo: Sequence[Cell], writer: Chat, cache: Replies, *, reader: Chat | None = None, grader: Chat | None = None,
-    judged: bool = True, guard: bool = True, chunk: int | None = None, attempts: int = ATTEMPTS,
+    judged: bool = True, guard: bool = True, holding: bool = False, chunk: int | None = None, attempts: int = ATTEMPTS,
     progress: Progress | None = None, pause: Callable[[float], None] = time.sleep,
 ) -> LabelRun:  # fmt: skip
     """Measure every cell. `writer` writes records; `reader` answers and `grader` judges, the same model if not said.
 
-    Without `guard` no record is checked for claims without a source, which takes a while for long clusters.
+    Without `guard` no record is checked for claims without a source, which takes a while for long clusters. With
+    `holding` the writer is also asked, in one token, whether each text holds the answer.
     """
 
     def asker(chat: Chat) -> Asker:
@@ -303,6 +305,7 @@ def label(
     grades = asker(grader or reader or writer) if judged else None
     contexts = _write_all(todo, writes)
     replies = _read_all(todo, contexts, reads)
+    held = _hold_all(todo, contexts, writes) if holding else None
     verdicts = _grade_all(todo, replies, grades) if grades is not None else {}
     rows, texts, failures, seen = [], [], Counter[str](), dict[tuple[str, int], _Seen]()
     for place, (cell, context, reply) in enumerate(zip(todo, contexts, replies, strict=True)):
@@ -319,6 +322,8 @@ def label(
             seen = {key: each for key, each in seen.items() if key[0] == known[0]} | {known: _Seen.of(cell)}
         checked = _check_support(cell, context) if guard else context
         rows.append(_row(cell, seen[known], checked, reply, verdict, (writes, reads, grades)))
+        if held is not None:
+            rows[-1][TRAIT + HOLDS] = held[place]
         texts.append(_texts(cell, checked, reply, rows[-1]))
     askers = [writes, reads, *([grades] if grades is not None else [])]
     return LabelRun(
@@ -392,6 +397,19 @@ def _read_all(
 def _reader_ask(cell: Cell, context: CellContext) -> Ask:
     asked = cell.case.question
     return answer.prompt(asked.text, context.packed.text, asked_on=asked.date, logprobs=True, **cell.draw)
+
+
+def _hold_all(todo: Sequence[Cell], contexts: Sequence[CellContext | ModelError], asker: Asker) -> list[float | None]:
+    """How likely the model finds that each text holds the answer; None of an empty text, and where it does not say."""
+    asks = {
+        place: holds.prompt(cell.case.question.text, context.packed.text)
+        for place, (cell, context) in enumerate(zip(todo, contexts, strict=True))
+        if isinstance(context, CellContext) and context.packed.text
+    }
+    asker.ask_all(asks.values(), HOLDING, "hold")
+    said = {place: asker.known[asker.key(ask, HOLDING)] for place, ask in asks.items()}
+    found = {place: holds.likelihood(each) for place, each in said.items() if isinstance(each, Reply)}
+    return [None if (p := found.get(place)) is None else round(p, DECIMALS) for place in range(len(todo))]
 
 
 def _grade_all(todo: Sequence[Cell], replies: Sequence[Reply | ModelError], asker: Asker) -> dict[int, float | str]:
