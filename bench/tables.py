@@ -14,16 +14,18 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench import ROOT
+from bench.audit import TABLES as AUDIT
 from bench.budgets import lost_summary, survival_table
 from bench.certificate import table as certificate_table
 from bench.deletes import table as deletes_table
 from bench.doc_tables import tables as shown_tables
+from bench.draft_check import TABLES as DRAFT_CHECK
 from bench.extra_features import table as richer_table
 from bench.fidelity import table as fidelity_table
 from bench.finding.page import TABLES as FINDING
@@ -37,6 +39,7 @@ from bench.load import attacked_table, soak_table
 from bench.load import table as load_table
 from bench.operators import table as operator_table
 from bench.pilot import tables as pilot_tables
+from bench.reader_transfer import TABLES as READERS
 from bench.retrieval import table as retrieval_table
 from bench.speed.hybrid import table as hybrid_table
 from bench.speed.page import section as speed_section
@@ -109,14 +112,13 @@ def _pilot(name: str) -> str:
     return pilot_tables(_results("pilot"))[name]
 
 
-def _travel(name: str) -> str:
-    """One of the tables of decisions over domains."""
-    return TRAVEL[name](_results("travel"))
+def _made(tables: Mapping[str, Callable[[Any], str]], result: str) -> dict[str, Callable[[], str]]:
+    """These tables of a result, each made when it is asked for."""
 
+    def make(name: str) -> str:
+        return tables[name](_results(result))
 
-def _finding(name: str) -> str:
-    """One of the tables of what is found."""
-    return FINDING[name](_results("finding"))
+    return {name: partial(make, name) for name in tables}
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -146,8 +148,12 @@ TABLES: dict[str, Callable[[], str]] = {
     "transcript": _transcript,
     "gate": lambda: gate_table(_results("first_gate")),
     **{f"pilot-{name}": partial(_pilot, f"pilot-{name}") for name in PILOT},
-    **{name: partial(_finding, name) for name in FINDING},
-    **{name: partial(_travel, name) for name in TRAVEL},
+    **_made(FINDING, "finding"),
+    **_made(TRAVEL, "travel"),
+    "domains-fresh": lambda: TRAVEL["domains-readme"](_results("travel_fresh")),
+    **_made(DRAFT_CHECK, "draft_check"),
+    **_made(READERS, "reader_transfer"),
+    **_made(AUDIT, "audit"),
     **shown_tables(),
     **judge_tables(),
     **headline_tables(),

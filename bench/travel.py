@@ -1,9 +1,10 @@
 """The frozen analysis of bench/prereg/domains.md: decisions learned on some domains, judged on others.
 
     python -m bench.travel --out bench/results/travel.json            every policy, nested, then the two opened once
+    python -m bench.travel --fresh --out bench/results/travel_fresh.json   learned on three waves, the fourth scored
     python -m bench.travel --learning                                 the five learning domains alone
 
-Rows: NAME-wave1 to 3.parquet of each domain. A policy is learned on `llm` verdicts, frozen, and scored by both judges.
+Rows: NAME-wave1 to 4.parquet of each domain. A policy is learned on `llm` verdicts, frozen, and scored by both judges.
 Nested: what is reported of a learning domain was learned on the other four, every setting chosen by leaving out among
 those. What is reported of `locomo` and `timelineqa` was learned on all five.
 """
@@ -51,7 +52,8 @@ from retcon.note import EXTRACT, RETAIN
 
 LEARNING = ("longmemeval", "lifebench", "factcon", "friendsqa", "timeqa")
 OPENED = ("locomo", "timelineqa")
-WAVES = (1, 2, 3)  # whole in every domain
+WAVES = (1, 2, 3, 4)  # whole in every domain
+FRESH = WAVES[3:]  # labelled last (bench/prereg/wave4.md)
 JUDGES = ("llm", "strict")
 SHARES = (0.0, 0.2, 0.4)  # of unanswerable questions
 COSTS = (0.0, 0.5, 1.0)
@@ -70,11 +72,17 @@ End = tuple[Domain, Played]
 # -- domains -----------------------------------------------------------------------------------------------------------
 
 
-def read_waves(name: str) -> Domain:
-    """The rows of all waves of a domain, with the retrieval's features behind the paper's."""
-    waves = [rows_of(f"{name}-wave{wave}").columns for wave in WAVES]
-    joined = Outcomes({column: np.concatenate([wave[column] for wave in waves]) for column in waves[0]})
-    domain = read_domain(joined, judges=JUDGES, name=name)
+def read_waves(name: str, waves: Sequence[int] = WAVES, *, holds: bool = False) -> Domain:
+    """The rows of these waves of a domain, with the retrieval's features behind the paper's."""
+    return read_runs(name, [f"{name}-wave{wave}" for wave in waves], holds=holds)
+
+
+def read_runs(name: str, runs: Sequence[str], *, holds: bool = False) -> Domain:
+    """The rows of these runs as one domain."""
+    tables = [rows_of(run).columns for run in runs]
+    shared = [column for column in tables[0] if all(column in each for each in tables)]
+    joined = Outcomes({column: np.concatenate([each[column] for each in tables]) for column in shared})
+    domain = read_domain(joined, judges=JUDGES, name=name, holds=holds)
     more = read_features(name, domain.questions)
     wide = np.broadcast_to(more[:, None, :], (*domain.x.shape[:2], more.shape[1]))
     groups = tuple(map(_list_of_facts, domain.conversations)) if name == "factcon" else domain.conversations
@@ -190,7 +198,7 @@ def advantage(response: Linear, domain: Domain) -> tuple[Places, Array]:
 
 def learn_safe(domains: Sequence[Domain]) -> Safe:
     """A response learned on half of the questions; of each domain's other half a certified threshold, the strictest."""
-    parts = [_halves(domain.with_features(FEATURES)) for domain in domains]
+    parts = [halves(domain.with_features(FEATURES)) for domain in domains]
     response = fit_response([first for first, _ in parts], 0.1)
     taus = [_certify(response, second) for _, second in parts]
     return Safe(response, FEATURES, np.max(taus, axis=0))
@@ -242,7 +250,7 @@ def _certify_at(domain: Domain, best: Places, lead: Array) -> Array:
     return np.array(found)
 
 
-def _halves(domain: Domain) -> tuple[Domain, Domain]:
+def halves(domain: Domain) -> tuple[Domain, Domain]:
     """The questions in two halves, a question together with its twin."""
     names = sorted(set(domain.twins))
     first = set(np.random.default_rng(SEED).permutation(names)[: len(names) // 2].tolist())
@@ -481,6 +489,7 @@ def check(domain: Domain, learned: Mapping[str, Policy]) -> dict[str, Any]:
         f"wave {wave}": np.isin(domain.questions, rows_of(f"{domain.name}-wave{wave}").columns["question_id"].tolist())
         for wave in WAVES
     }
+    waves = {name: chosen for name, chosen in waves.items() if chosen.any()}
     parts = waves | {"without made questions": ~np.isin(domain.kinds, MADE)}
     found: dict[str, Any] = {}
     for name, chosen in parts.items():
@@ -539,11 +548,14 @@ def correct(ends: Mapping[str, Sequence[End]]) -> dict[str, Any]:
     return found
 
 
-def analyse(learning: Sequence[Domain], opened: Sequence[Domain]) -> dict[str, Any]:
-    """Nested over the learning domains, then the others, opened once."""
+def analyse(
+    learning: Sequence[Domain], opened: Sequence[Domain], scored: Mapping[str, Domain] | None = None
+) -> dict[str, Any]:
+    """Nested over the learning domains, then the others, opened once; `scored` are the questions where not all are."""
     found: dict[str, Any] = {}
     ends: dict[str, list[End]] = {}
-    for domain, (learned, ranked) in leave_out(learning, lambda rest: (learn_all(rest), rank_actions(rest))):
+    for left, (learned, ranked) in leave_out(learning, lambda rest: (learn_all(rest), rank_actions(rest))):
+        domain = left if scored is None else scored[left.name]
         found[domain.name] = report(domain, learned, ranked)
         for name, policy in learned.items():
             ends.setdefault(name, []).append((domain, policy(domain)))
@@ -569,10 +581,15 @@ def main() -> None:
     """Run the analysis, keep it."""
     parser = out_parser(__doc__)
     parser.add_argument("--learning", action="store_true", help="leave the two that are opened once shut")
+    parser.add_argument("--fresh", action="store_true", help="learn on the first three waves, score on the fourth")
     options = parser.parse_args()
-    learning = [read_waves(name) for name in LEARNING]
-    opened = [] if options.learning else [read_waves(name) for name in OPENED]
-    result = {"seed": SEED, "draws": DRAWS, "waves": list(WAVES), **analyse(learning, opened)}
+    waves = tuple(wave for wave in WAVES if wave not in FRESH) if options.fresh else WAVES
+    asked = FRESH if options.fresh else WAVES
+    learning = [read_waves(name, waves) for name in LEARNING]
+    opened = [] if options.learning else [read_waves(name, asked) for name in OPENED]
+    scored = {name: read_waves(name, FRESH) for name in LEARNING} if options.fresh else None
+    result = {"seed": SEED, "draws": DRAWS, "learned on": list(waves), "waves": list(asked)}
+    result |= analyse(learning, opened, scored)
     keep(round_numbers(result), options.out, indent=None)
 
 

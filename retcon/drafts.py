@@ -8,6 +8,11 @@ texts that were written for a query; its traits cost no model:
     length     logarithm of the number of its words
     hedged     1 where it says that something is not mentioned, not specified, unknown and the like
 
+One more costs a token of the model, which says whether the text holds the answer (`retcon.holds`); nothing that ships
+uses it:
+
+    holds      how likely the model finds that it does; .5 where it does not tell
+
 A `Drafts` scores them, and the highest wins:
 
     score(action, text) = level(action) + slope(action) * log2(B / 128) + <weights, traits(text)>
@@ -31,7 +36,8 @@ from retcon.reading import Reading
 
 MIDDLE = 128  # tokens at which a slope is worth nothing
 TRAITS = ("best", "covered", "length", "hedged")
-HOLDS = "holds"  # a trait that a model is asked for (`retcon.holds`)
+HOLDS = "holds"  # a trait that a model is asked for
+UNTOLD = 0.5  # its value where the model does not tell
 _HEDGE = re.compile(
     r"(?:\bnot|n['’]t|\bnever)(?: been)?(?: \w+ly)?"
     r" (?:mention|specif(?:y|ied)\b|state[ds]?\b|disclose|indicate|provide|record|given\b|known\b|clear\b|available\b)"
@@ -58,7 +64,7 @@ class Drafts:
     """Which texts to write for one query, and how good each is by its traits."""
 
     actions: tuple[str, ...]  # of two texts that tie, that of the earlier wins
-    traits: tuple[str, ...]  # the names, out of TRAITS, that the weights belong to
+    traits: tuple[str, ...]  # the names, out of TRAITS and HOLDS, that the weights belong to
     weights: tuple[float, ...]
     levels: tuple[float, ...]  # of each action
     slopes: tuple[float, ...]  # of each action, over log2 of the budget
@@ -89,8 +95,8 @@ class Drafts:
 def _faults(drafts: Drafts) -> Iterator[str]:
     if not all(map(is_label, drafts.actions)) or len(set(drafts.actions)) < len(drafts.actions):
         yield "actions must be distinct names of 1 to 100 printable characters"
-    if not all(name in TRAITS for name in drafts.traits) or len(set(drafts.traits)) < len(drafts.traits):
-        yield f"traits must be distinct names out of {', '.join(TRAITS)}"
+    if not all(name in (*TRAITS, HOLDS) for name in drafts.traits) or len(set(drafts.traits)) < len(drafts.traits):
+        yield f"traits must be distinct names out of {', '.join((*TRAITS, HOLDS))}"
     if len(drafts.weights) != len(drafts.traits):
         yield f"{len(drafts.weights)} weights, {len(drafts.traits)} traits"
     if not len(drafts.levels) == len(drafts.slopes) == len(drafts.actions):

@@ -14,11 +14,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from retcon import deadline
+from retcon import deadline, holds
 from retcon.cache import CachedChat, owners
 from retcon.confidence import Witnesses
 from retcon.deadline import UNLIMITED, TimeLimit
-from retcon.drafts import Drafts, traits
+from retcon.drafts import HOLDS, UNTOLD, Drafts, traits
 from retcon.errors import (
     DeadlineError,
     InputError,
@@ -116,9 +116,27 @@ class Performer:
             first = replace_action(decision, left[0], f"{left[0]}: no draft could be written")
             why = "; ".join(f"{action}: {reason}" for action, reason in failed.items())
             return self._fall_back(cluster, first, safe, why, _usage(meter))
-        found = _keep_best(texts, drafts, decision)
+        held = self._hold(texts, meter) if HOLDS in drafts.traits else None
+        found = _keep_best(texts, drafts, decision, held)
         missing = (f"{action} failed, so it is not among the drafts: {why}" for action, why in failed.items())
         return replace(found, usage=_usage(meter), warnings=(*found.warnings, *missing))
+
+    def _hold(self, texts: Sequence[Recall], meter: Meter | None) -> list[float]:
+        """How likely the model finds that each text holds the answer."""
+        if meter is None or len(texts) == 1:
+            return [UNTOLD] * len(texts)
+        asks = [holds.prompt(each.query, each.text) for each in texts]
+        cluster = texts[0].cluster
+        about = [note.id for note in cluster.notes]
+        cached = CachedChat(
+            meter, self.store, f"holds-{holds.PROMPTS}", about=about, owned=owners(cluster.notes)
+        )  # fmt: skip
+        try:
+            replies = cached(asks)
+        except ModelError:
+            return [UNTOLD] * len(texts)
+        found = [holds.likelihood(reply) if isinstance(reply, Reply) else None for reply in replies]
+        return [UNTOLD if each is None else each for each in found]
 
     def _try(self, cluster: Cluster, decision: Decision, meter: Meter | None) -> Recall | str:
         """The recall by the decided action, or why it is not to be used."""
@@ -233,10 +251,15 @@ def _warn(found: Recall) -> Recall:
     return replace(found, warnings=(*found.warnings, f"the {found.action} record may be wrong: {_doubts(found)}"))
 
 
-def _keep_best(texts: Sequence[Recall], drafts: Drafts, decision: Decision) -> Recall:
+def _keep_best(
+    texts: Sequence[Recall], drafts: Drafts, decision: Decision, held: Sequence[float] | None = None
+) -> Recall:
     """The text of the highest score, of equals the first; its reason names all of them."""
     witnesses, budget = Witnesses.of(texts[0].cluster), decision.budget
-    scores = [drafts.score(each.action, traits(each.text, witnesses), budget=budget) for each in texts]
+    shown = [
+        traits(each.text, witnesses) | {HOLDS: p} for each, p in zip(texts, held or [UNTOLD] * len(texts), strict=True)
+    ]
+    scores = [drafts.score(each.action, found, budget=budget) for each, found in zip(texts, shown, strict=True)]
     ranked = sorted(range(len(texts)), key=lambda place: -scores[place])
     best = texts[ranked[0]]
     named = [Draft(texts[place].action, scores[place], texts[place].tokens) for place in ranked]

@@ -24,7 +24,7 @@ LAYERS = tuple(
         "timeline tokens passages reading validate filters screen where features pack candidates rerank worth extract"
         " evidence confidence drafts ladder reason route fidelity why",
         "model store cache",  # each with its one outside system
-        "embedding reranker retrieve operate answer perform opening jsonl",  # stages, handed a model or a store
+        "embedding reranker retrieve operate holds answer perform opening jsonl",  # stages, handed a model or a store
         "memory",  # all of it together
         "aio mem0 grant serving server mcp cli demo integrations __init__ __main__",  # faces
         "lab",

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon.confidence import SIGNALS
-from retcon.drafts import TRAITS
+from retcon.drafts import HOLDS, TRAITS, UNTOLD
 from retcon.errors import InputError
 from retcon.lab.outcomes import Outcomes, panel
 
@@ -52,6 +52,7 @@ class Domain:
     signals: Array  # [q, b, a, signal], of replies; NaN where none was given
     traits: Array  # [q, b, a, trait], of texts
     spent: Mapping[str, Array]  # of SPENT: [q, b, a]
+    trait_names: tuple[str, ...] = TRAITS
 
     @property
     def answerable(self) -> NDArray[np.bool_]:
@@ -117,8 +118,10 @@ Policy = Callable[[Domain], Played]
 Learner = Callable[[Sequence[Domain]], Policy]
 
 
-def read_domain(rows: Outcomes, *, judges: Sequence[str] = ("llm", "strict"), name: str | None = None) -> Domain:
-    """The domain that these rows are of; they need kinds, signals and traits."""
+def read_domain(
+    rows: Outcomes, *, judges: Sequence[str] = ("llm", "strict"), name: str | None = None, holds: bool = False
+) -> Domain:
+    """The domain that these rows are of; they need kinds, signals and traits, and with `holds` the model's word too."""
     made = panel(rows, judge=judges[0])
     column = rows.columns
     if missing := [each for each in ("kind", "twin", "abstained", "logprob") if each not in column]:
@@ -140,7 +143,11 @@ def read_domain(rows: Outcomes, *, judges: Sequence[str] = ("llm", "strict"), na
         found = dict(zip(column["question_id"].tolist(), column[of].tolist(), strict=True))
         return tuple(str(found[each]) for each in made.questions)
 
-    kinds = label("kind")
+    def trait(of: str) -> Array:
+        values = fill(column[f"trait_{of}"])
+        return np.where(np.isnan(values), UNTOLD, values) if of == HOLDS else values
+
+    kinds, names = label("kind"), (*TRAITS, HOLDS) if holds else TRAITS
     answered = fill(column["abstained"]) < 0.5
     counts = answered & (np.array(kinds) == ANSWERABLE)[:, None, None]
     return Domain(
@@ -157,8 +164,9 @@ def read_domain(rows: Outcomes, *, judges: Sequence[str] = ("llm", "strict"), na
         answered=answered,
         logprob=fill(column["logprob"]),
         signals=np.stack([fill(column[f"signal_{each}"]) for each in SIGNALS], axis=3),
-        traits=np.stack([fill(column[f"trait_{each}"]) for each in TRAITS], axis=3),
+        traits=np.stack([trait(each) for each in names], axis=3),
         spent={each: fill(column[each]) for each in SPENT},
+        trait_names=names,
     )
 
 

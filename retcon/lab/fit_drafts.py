@@ -12,7 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
-from retcon.drafts import TRAITS, Drafts
+from retcon.drafts import Drafts
 from retcon.lab.domains import Array, Domain, Played, fixed_places, leave_out, play_actions, rank_actions
 from retcon.lab.fit_price import logistic
 
@@ -38,10 +38,11 @@ def fit_drafts(domains: Sequence[Domain], actions: Sequence[str], judge: str = "
     x, y = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
     w = np.concatenate([np.full(len(part[1]), 1 / len(part[1])) for part in parts])
     weights, intercept = logistic(x, y, w * len(w) / w.sum())
-    traits, size = len(TRAITS), len(actions)
+    names, size = domains[0].trait_names, len(actions)
+    traits = len(names)
     return Drafts(
         actions=tuple(actions),
-        traits=TRAITS,
+        traits=names,
         weights=tuple(weights[:traits].tolist()),
         levels=tuple((weights[traits : traits + size] + intercept).tolist()),
         slopes=tuple(weights[traits + size :].tolist()),

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon.confidence import SIGNALS
-from retcon.drafts import TRAITS
+from retcon.drafts import HOLDS, TRAITS
 from retcon.errors import InputError, MissingExtraError, quote
 from retcon.features import BUDGET_UNIT, TYPES
 from retcon.note import RETAIN
@@ -50,7 +50,7 @@ KNOWN_BEFORE = (
     "notes", "cluster_tokens", "sessions", "fit", "inconsistency", "similarity", *(f"p_{name}" for name in TYPES),
 )  # fmt: skip
 COSTS = ("context_tokens", "generated_tokens", "prompted_tokens", "model_calls", "reader_tokens", "seconds")
-NUMBERS = (*KNOWN_BEFORE, *COSTS, "abstained", "logprob", "unsupported", *(TRAIT + name for name in TRAITS))
+NUMBERS = (*KNOWN_BEFORE, *COSTS, "abstained", "logprob", "unsupported", *(TRAIT + name for name in (*TRAITS, HOLDS)))
 # The names benchmarks give their types; LoCoMo's open questions (cat3) have no counterpart and go with multi-session.
 TYPE_OF = {"cat1": 1, "cat2": 2, "cat3": 1, "cat4": 0}
 _DEFAULT = {
