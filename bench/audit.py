@@ -35,7 +35,7 @@ from bench.first_gate import CAP, against, harm
 from bench.runs import ABLATIONS, PAPER
 from retcon.lab.crossfit import REFERENCE, Calibrated, Direct, Policy, Rules, always, best_fixed, holdout
 from retcon.lab.learn import summarise
-from retcon.lab.outcomes import Panel, panel
+from retcon.lab.outcomes import Panel, panel, run_mean
 from retcon.lab.report.cells import number
 from retcon.note import EXTRACT, RETAIN
 
@@ -78,7 +78,8 @@ def paired(judge: str) -> dict[str, Any]:
     made = panel(rows_of("longmemeval-paired"), actions=PAPER, judge=judge)
     ways, fits = ways_to_draw(made), (made.fit >= 1).astype(np.float64)
     kept = made.retained[:, :, 1:]  # [q, b, operator, realization]
-    each = kept.mean(axis=0)  # [b, operator, realization]
+    each = np.nanmean(kept, axis=0)  # [b, operator, realization]; one reply of 5,400 is missing
+    share = np.nanmean(kept, axis=(2, 3))  # [q, b]
     return {
         "questions": len(made.questions), "budgets": list(made.budgets), "gains": gains(made, ways, AGNOSTIC),
         "crossover": crossing(gain_of(made, PRESPECIFIED), fits, made.budgets, ways["by_question"]),
@@ -87,7 +88,7 @@ def paired(judge: str) -> dict[str, Any]:
             {
                 "budget": budget, "mean": float(each[b].mean()), "least": float(each[b].min()),
                 "most": float(each[b].max()), "deviation": float(each[b].std(ddof=1)),
-                "split": float(np.mean((kept[:, b].mean(axis=(1, 2)) > 0) & (kept[:, b].mean(axis=(1, 2)) < 1))),
+                "split": float(np.mean((share[:, b] > 0) & (share[:, b] < 1))),
             }
             for b, budget in enumerate(made.budgets)
         ],
@@ -102,10 +103,9 @@ def paired(judge: str) -> dict[str, Any]:
 
 
 def _shared_gain(made: Panel, action: str = PRESPECIFIED) -> Array:
-    """[question, budget]: the gain over the retentions of one operator, the first, as where there are three."""
-    place = made.actions.index(action)
-    found: Array = (made.runs[:, :, place] - made.retained[:, :, 1]).mean(axis=2)
-    return found
+    """[question, budget]: the gain over Merge's retentions, as where all operators share three."""
+    mine, shared = made.actions.index(action), made.actions.index(AGNOSTIC[0])
+    return run_mean(made.runs[:, :, mine] - made.retained[:, :, shared])
 
 
 # -- length and accounting ---------------------------------------------------------------------------------------------
@@ -210,7 +210,9 @@ def paired_table(found: Mapping[str, Any]) -> str:
         for judge, each in zip(JUDGES, (first, second), strict=True):
             cells = [format_gain(row["by_question"]) for row in each["gains"] if row["action"] == action]
             rows.append([f"{short(action)}, {judge}", *cells])
-        rows.append([f"{short(action)}, own pair less one shared", *map(format_gain, first["less_shared"][action])])
+        rows.append(
+            [f"{short(action)}, own pairs less those of Merge", *map(format_gain, first["less_shared"][action])]
+        )
     spread = [f"{number(at['least'])} to {number(at['most'])}" for at in first["retentions"]]
     rows.append(["whole notes, least and most of nine", *spread])
     return grid(["", *(f"{budget} tokens" for budget in budgets)], rows)
@@ -242,7 +244,7 @@ def crossover_table(found: Mapping[str, Any]) -> str:
         pairs, plain = (found["judges"][judge][part] for part in ("paired", "ablations"))
         turns = {
             "nine retentions": (pairs["crossover"], pairs["budgets"]),
-            "the same, three retentions": (pairs["crossover_shared"], pairs["budgets"]),
+            "the same, over Merge's three": (pairs["crossover_shared"], pairs["budgets"]),
             **{f"`{name}`": (turn, plain["budgets"]) for name, turn in plain["crossover"].items()},
         }
         rows.append([judge, *(at_budget(turn, budgets) for turn, budgets in turns.values())])
