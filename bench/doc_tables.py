@@ -76,20 +76,19 @@ def short(action: str) -> str:
     return action.replace("-agnostic", ", agnostic")
 
 
-def runs_table(found: Mapping[str, Any], gate: Mapping[str, Any]) -> str:
+def runs_table(found: Mapping[str, Any]) -> str:
     """What was asked: a line a run, the gate's questions beside those that it was prepared on."""
     head = ("run", "data", "protocol", "questions", "budgets", "actions", "realizations", "outcomes")
-    kept = gate["judges"][FIRST]["parts"]["gate"]
-    rows = []
+    rows, total = [], 0
     for run in found["runs"]:
         cells = len(run["budgets"]) * run["actions"] * run["realizations"]
-        apart = kept if run["run"] == "locomo-product" else 0
+        apart = run["gate"]
+        total += run["outcomes"] + apart * cells
         asked = f"{run['questions']} + {apart} of the gate" if apart else str(run["questions"] or "not made")
         rows.append((
             f"`{run['run']}`", run["data"], run["protocol"], asked, ", ".join(map(str, run["budgets"])),
             str(run["actions"]), str(run["realizations"]), f"{run['outcomes'] + apart * cells:,}",
         ))  # fmt: skip
-    total = sum(run["outcomes"] for run in found["runs"]) + kept * 4 * 5
     return grid(head, [*rows, ("all", *[""] * 6, f"{total:,}")])
 
 
@@ -630,7 +629,7 @@ def tables() -> dict[str, Callable[[], str]]:
         "gate-rivals": lambda: rivals_table(load("first_gate")),
         "gate-beside": lambda: addendum_table(load("first_gate")),
         "gate-paper": lambda: paper_gate_table(load("first_gate")),
-        "runs": lambda: runs_table(load("findings"), load("first_gate")),
+        "runs": lambda: runs_table(load("findings")),
         "second": lambda: second_table(load("second_gate")),
         "gate-spend": lambda: spend_table(load("first_gate")),
         "false-answers": lambda: false_answers_table(load("first_gate"), load("findings")),

@@ -2,7 +2,7 @@
 
     python -m bench.fill --out bench/results/fill.json
 
-Rows: the first three waves of the seven domains, where everything that is shown counts, and the controlled runs, where
+Rows: the four waves of the seven domains, where everything that is shown counts, and the controlled runs, where
 retention pays for the text of turns alone while every other action pays for all that it shows. No verdict is read.
 Beside the mean over all questions stands that over those whose notes do not all fit: where they do, there may be no
 more to say.
@@ -23,7 +23,7 @@ from retcon.lab.outcomes import Outcomes, from_rows
 
 Mask = NDArray[np.bool_]
 
-WHOLE_WAVES = WAVES[:3]  # those labelled in every domain
+WHOLE_WAVES = WAVES  # those labelled in every domain
 CONTROLLED = ("longmemeval-controlled", "locomo-controlled")
 
 

@@ -307,8 +307,8 @@ def unsupported_claims(rows: Outcomes) -> dict[str, Any]:
 
 
 def count_runs() -> list[dict[str, Any]]:
-    """What every run is but those of the seven domains, and how many outcomes of it there are outside the gate; none
-    where it was not made."""
+    """What every run is but those of the seven domains, and how many outcomes of it there are; none where it was not
+    made. Of a gate the questions are counted, and nothing else is read."""
     found = []
     for each in RUNS:
         if "-wave" in each.name:
@@ -319,9 +319,15 @@ def count_runs() -> list[dict[str, Any]]:
             "run": each.name, "data": each.data, "protocol": each.protocol, "actions": len(each.arms),
             "realizations": each.realizations, "questions": len(set(columns["question_id"].tolist())) if there else 0,
             "budgets": np.unique(columns["budget"]).tolist() if there else list(each.budgets or ()),
-            "outcomes": len(columns["question_id"]) if there else 0,
+            "outcomes": len(columns["question_id"]) if there else 0, "gate": count_gate(each.name),
         })  # fmt: skip
     return found
+
+
+def count_gate(name: str) -> int:
+    """Questions of a run's gate."""
+    path = ROWS / f"{name}-gate.parquet"
+    return len(set(rows_of(path.stem).columns["question_id"].tolist())) if path.is_file() else 0
 
 
 # -- all of it ---------------------------------------------------------------------------------------------------------
