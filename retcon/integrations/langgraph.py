@@ -16,6 +16,7 @@ import asyncio
 import hashlib
 import json
 import operator
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -62,6 +63,7 @@ class MemoryStore(BaseStore):
         """
         super().__init__()
         self.memory, self.fields = memory, None if fields is None else list(fields)
+        self._writing = threading.Lock()
 
     def batch(self, ops: Iterable[Op]) -> list[Any]:
         """What each operation gives; those that read see the store as it was before the batch, as elsewhere."""
@@ -70,8 +72,9 @@ class MemoryStore(BaseStore):
             validate_op_namespace(op)
         results = [self._read(op) for op in asked]
         last = {(op.namespace, op.key): op for op in asked if isinstance(op, PutOp)}
-        for op in last.values():
-            self._write(op)
+        with self._writing:
+            for op in last.values():
+                self._write(op)
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Any]:
@@ -89,6 +92,8 @@ class MemoryStore(BaseStore):
         return [_item(note) for note in self._versions(namespace, key)]
 
     def _read(self, op: Op) -> Any:
+        if min(getattr(op, "limit", 0), getattr(op, "offset", 0)) < 0:
+            raise InputError(f"limit and offset are 0 or more, not {op.limit} and {op.offset}")
         if isinstance(op, GetOp):
             versions = self._versions(op.namespace, op.key)
             return _item(versions[-1]) if versions else None
@@ -109,7 +114,7 @@ class MemoryStore(BaseStore):
             return []
 
     def _write(self, op: PutOp) -> None:
-        """Adds the item, or a version of it; again, where another writer was quicker."""
+        """Adds the item, or a version of it; again, where another process was quicker."""
         for _ in range(TRIES - 1):
             with suppress(ConflictError, NotFoundError):
                 return self._put(op, self._versions(op.namespace, op.key))
