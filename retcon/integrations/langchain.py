@@ -207,8 +207,9 @@ class BudgetedCompressor(BaseDocumentCompressor):
         given = {str(at): document for at, document in enumerate(documents) if document.page_content.strip()}
         settings = {"stamp": False, "top_k": max(1, min(len(given), 10_000)), "cap": 10_000_000} | self.options
         with Memory(":memory:", **settings) as memory:
-            memory.add([{"id": at, "text": _clean(document.page_content)} for at, document in given.items()])
-            asked = partial(memory.recall, query, fill=False)
+            for at, document in reversed(given.items()):  # where words say nothing, the newest notes come first
+                memory.add(_clean(document.page_content), id=at, session=at)
+            asked = partial(memory.recall, query)
             made: dict[str, list[Document]] = {"": []}
 
             def cost(text: str) -> int:
@@ -239,7 +240,7 @@ def summarizer(
     owner, budget = _Owner(user_id, agent_id), check_budget(budget)
 
     def summarize(messages: list[BaseMessage]) -> str:
-        runtime = get_runtime()
+        runtime = get_runtime() if _config() else None
         words, session = owner.words(runtime), _session(messages, runtime)
         _store(memory, [message for message in messages if not _is_summary(message)], session=session, **words)
         at = _last_said(messages)
@@ -331,8 +332,16 @@ def _store(memory: Memory, messages: Sequence[BaseMessage], *, session: str, **w
 def _session(messages: Sequence[BaseMessage], runtime: Any) -> str:
     """The thread of the run; without one the conversation goes by the id of its first message."""
     info = getattr(runtime, "execution_info", None)
-    thread = getattr(info, "thread_id", None) or get_config().get("configurable", {}).get("thread_id")
+    thread = getattr(info, "thread_id", None) or _config().get("configurable", {}).get("thread_id")
     return str(thread or next((message.id for message in messages if message.id), "none"))
+
+
+def _config() -> dict[str, Any]:
+    """The configuration of the run; empty outside of one."""
+    try:
+        return dict(get_config())
+    except RuntimeError:
+        return {}
 
 
 def _is_summary(message: BaseMessage) -> bool:
