@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -63,6 +64,20 @@ def test_missing_framework_fails_with_its_install_line() -> None:
 def test_the_example_runs_and_recalls(tmp_path: Path) -> None:
     printed = run_example(ROOT / "examples" / "integrations" / "langchain_agent.py", tmp_path, "-W", "error")
     assert "Pixel" in printed
+
+
+def test_the_python_of_the_page_runs_and_recalls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "integrations" / "langchain.md").read_text(encoding="utf-8")
+    code = "".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    assert code.count('"openai:gpt-4o-mini"') == 2
+    scope: dict[str, Any] = {"model": fake_model()}
+    exec(code.replace('"openai:gpt-4o-mini"', "model"), scope)
+    assert "Pixel" in recalled(scope["model"].received[-1])
+    assert "Pixel" in scope["documents"][0].page_content
+    assert "Pixel" in scope["shorter"][0].page_content
+    scope["memory"].close()
+    scope["store"].memory.close()
 
 
 # -- one conversation and the next -------------------------------------------------------------------------------------

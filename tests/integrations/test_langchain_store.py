@@ -306,6 +306,21 @@ def test_an_unknown_operation_is_refused_as_in_the_reference(both: tuple[MemoryS
             store.batch(["drop"])
 
 
+def test_what_is_read_is_a_copy(ours: MemoryStore) -> None:
+    ours.put(ANN, "k", {"n": [1]})
+    for read in (ours.get(ANN, "k"), *ours.search(ANN)):
+        assert read is not None
+        read.value["n"].append(2)
+    item = ours.get(ANN, "k")
+    assert item is not None
+    assert item.value == {"n": [1]}
+
+
+def test_two_equal_texts_in_one_batch_are_two_items(ours: MemoryStore) -> None:
+    ours.batch([PutOp(ANN, "k1", {"text": "The same cat."}), PutOp(ANN, "k2", {"text": "The same cat."})])
+    assert {item.key for item in ours.search(ANN, query="cat") if item.score is not None} == {"k1", "k2"}
+
+
 def test_awaited_operations_do_the_same(ours: MemoryStore) -> None:
     async def scene() -> None:
         await asyncio.gather(*(ours.aput(ANN, f"k{n}", {"text": f"cat {n}"}) for n in range(10)))
