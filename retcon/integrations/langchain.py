@@ -18,9 +18,9 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
-from retcon import Memory, Note, Recall, RefusedError
+from retcon import Memory, Note, Recall, RefusedError, Where
 from retcon.errors import InputError
 from retcon.integrations.budget import fit
 from retcon.integrations.extra import needs
@@ -137,17 +137,26 @@ class BudgetedMemory(AgentMiddleware):
         at = _last_said(visible)
         if at is None or not (question := _text(visible[at])):
             return ""
-        only = {"metadata.said": {"nin": [_digest(text) for message in visible[-SEEN:] if (text := _text(message))]}}
-        words = self.owner.words(runtime)
-        alone = self.count([visible[at]])
+        where, alone = self._unseen(visible, runtime), self.count([visible[at]])
         found = fit(
-            lambda budget: self.memory.recall(question, budget, fill=False, safe=self.safe, filters=only, **words),
+            lambda budget: self.memory.recall(question, budget, where=where, fill=False, safe=self.safe),
             self.budget,
             lambda text: self.count([_with_memory(visible[at], text)]) - alone,
         )
         if found is not None and self.seen is not None:
             self.seen(found)
         return "" if found is None else found.text
+
+    def _unseen(self, visible: Sequence[BaseMessage], runtime: Any) -> Where:
+        """The user's notes but those of messages that the model sees anyway.
+
+        With a checkpointer these have ids that stay, and so have their notes; else they are known by their words.
+        """
+        words = self.owner.words(runtime)
+        if thread := _thread(runtime):
+            return Where.of(**words).without(_note_id(message, session=thread, **words) for message in visible)
+        digests = [_digest(text) for message in visible[-SEEN:] if (text := _text(message))]
+        return Where.of(**words, filters={"metadata.said": {"nin": digests}})
 
     def _keep(self, messages: Sequence[BaseMessage], every: Sequence[BaseMessage], runtime: Any) -> None:
         kept = [message for message in messages if message.type in self.keep]
@@ -313,26 +322,33 @@ class _Owner:
         return {"user_id": named, "agent_id": self.agent_id}
 
 
-def _store(memory: Memory, messages: Sequence[BaseMessage], *, session: str, **words: str | None) -> None:
+def _store(memory: Memory, messages: Sequence[BaseMessage], *, session: str, **words: Unpack[ScopeWords]) -> None:
     """Adds a note for each message with words; one that is there already stays as it is."""
     for message in messages:
         if not (text := _text(message)):
             continue
+        named = _note_id(message, session=session, **words)
         speaker = message.name if message.name and message.name.isprintable() else SPEAKERS.get(message.type)
-        parts = [words.get("user_id"), words.get("agent_id"), session, message.id, message.type, text]
         try:
-            memory.add(
-                text, id=_digest(json.dumps(parts), 32), session=session, speaker=speaker,
-                metadata={"said": _digest(text)}, **words,
-            )  # fmt: skip
+            memory.add(text, id=named, session=session, speaker=speaker, metadata={"said": _digest(text)}, **words)
         except RefusedError as error:
             warnings.warn(f"a message was not kept: {error}", stacklevel=3)
 
 
+def _note_id(message: BaseMessage, *, session: str, **words: Unpack[ScopeWords]) -> str:
+    """The id of the message's note: another one for another text, so that none contradicts what is stored."""
+    parts = [words.get("user_id"), words.get("agent_id"), session, message.id, message.type, _text(message)]
+    return _digest(json.dumps(parts), 32)
+
+
+def _thread(runtime: Any) -> str | None:
+    """The thread whose messages a checkpointer keeps."""
+    return getattr(getattr(runtime, "execution_info", None), "thread_id", None)
+
+
 def _session(messages: Sequence[BaseMessage], runtime: Any) -> str:
     """The thread of the run; without one the conversation goes by the id of its first message."""
-    info = getattr(runtime, "execution_info", None)
-    thread = getattr(info, "thread_id", None) or _config().get("configurable", {}).get("thread_id")
+    thread = _thread(runtime) or _config().get("configurable", {}).get("thread_id")
     return str(thread or next((message.id for message in messages if message.id), "none"))
 
 

@@ -301,6 +301,15 @@ def test_without_a_checkpointer_the_caller_s_history_is_not_recalled_again_nor_k
     assert said == ["My cat is called Pixel.", "My dog is called Bo.", "What is my cat called?"]
 
 
+def test_a_thread_whose_messages_nobody_keeps_recalls_its_own_past(notes: Memory) -> None:
+    agent = Agent(notes, user_id="ann", saver=None)
+    agent.say("My cat is called Pixel.", "one")
+    agent.say("What is my cat called?", "one")
+    assert len(agent.model.received[-1]) == 1
+    assert "Pixel" in recalled(agent.model.received[-1])
+    assert {note.session for note in notes.get_all()} == {"one"}
+
+
 def test_turns_that_the_window_leaves_out_are_recalled_and_stay_in_the_state(notes: Memory) -> None:
     agent = Agent(notes, budget=64, window=120, user_id="ann", tools=[look_up], answer=call_tools(1))
     agent.say("My cat is called Pixel.")
