@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -143,11 +144,14 @@ def summarizing(notes: Memory, budget: int, answer: Any = None) -> tuple[Any, An
     return create_agent(model, middleware=[stock], checkpointer=InMemorySaver()), model
 
 
-def test_history_is_replaced_by_a_text_within_the_budget_that_is_made_from_what_was_said(notes: Memory) -> None:
+def test_over_300_turns_history_is_replaced_by_texts_within_the_budget_made_from_what_was_said(
+    notes: Memory,
+) -> None:
     agent, model = summarizing(notes, budget=80)
     config = {"configurable": {"thread_id": "t1"}}
     said = ["My cat is called Pixel."]
-    said += [f"Day {number}: the weather was fine, and the cat Pixel slept." for number in range(40)]
+    said += [f"Day {number}: the weather was fine, and the cat Pixel slept." for number in range(299)]
+    raw = "\n".join([*said, "Understood."])
     summaries = set()
     for text in said:
         agent.invoke({"messages": [("user", text)]}, config)
@@ -157,6 +161,8 @@ def test_history_is_replaced_by_a_text_within_the_budget_that_is_made_from_what_
             summaries.add(words)
             assert count_tokens_approximately([HumanMessage(words)]) <= 80
             assert "summary of the conversation" not in words  # none is made from another
+            for part in re.sub(r"(?m)^(\d{4}-\d\d-\d\d )?((user|assistant): )?", "", words).splitlines():
+                assert part.strip(". ") in raw
     assert len(summaries) > 5
     kept = [note.text for note in notes.get_all(user_id="ann", session="t1") if note.speaker == "user"]
     assert kept == said[: len(kept)]
@@ -235,14 +241,15 @@ def test_a_shortened_result_reads_the_same_in_every_later_call(notes: Memory) ->
         assert {name: text for name, text in early.items() if len(text) < 500}.items() <= late.items()
 
 
-def test_below_the_trigger_and_for_excluded_tools_nothing_is_cut() -> None:
+def test_below_the_trigger_for_the_newest_and_for_excluded_tools_nothing_is_cut() -> None:
     call = {"name": "read_page", "args": {}, "id": "c1", "type": "tool_call"}
     messages = [
         HumanMessage("?"),
         AIMessage("", tool_calls=[call]),
         ToolMessage(LONG, tool_call_id="c1", name="read_page"),
     ]
-    for edit in (ShortenToolUsesEdit(keep=0), ShortenToolUsesEdit(trigger=1, keep=0, exclude_tools=["read_page"])):
+    edits = [ShortenToolUsesEdit(keep=0), ShortenToolUsesEdit(trigger=1, keep=2)]
+    for edit in (*edits, ShortenToolUsesEdit(trigger=1, keep=0, exclude_tools=["read_page"])):
         edited = list(messages)
         edit.apply(edited, count_tokens=count_tokens_approximately)
         assert edited == messages
