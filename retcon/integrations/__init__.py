@@ -3,5 +3,6 @@
 Nothing is imported here: only `from retcon.integrations.langchain import ...` loads LangChain.
 
 extra.py      a framework that is not installed fails once, with its install line
-langchain.py  middleware, retriever, compressor, summarizer, context edit        langgraph.py  a store
+budget.py     a recall within a budget that someone else counts
+langchain/    middleware, retriever, compressor, summarizer, context edit        langgraph.py  a store
 """
