@@ -3,6 +3,11 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 CLIENTS ?= .venv-clients
+INTEGRATIONS ?= .venv-integrations
+# Agent frameworks, by the names of their extras. Pins of one may exclude another's, so each has an environment of its own
+# (requirements/integrations/NAME.lock: the extra, and the group test-NAME) for its tests (tests/integrations/test_NAME*.py).
+FRAMEWORKS := langchain
+OPTIONS_langchain := -o asyncio_mode=auto -o asyncio_default_fixture_loop_scope=function  # of plugins that its own suite brings
 PYTEST ?=
 PIP := $(BIN)/pip --disable-pip-version-check
 LOCKED := $(PIP) install -q --require-hashes --only-binary :all:
@@ -10,7 +15,7 @@ EDITABLE := $(PIP) install -q --no-deps --no-build-isolation -e .
 LOCK_PIP := pip --disable-pip-version-check install -q
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
 
-.PHONY: demo test test-deep test-clients lint docs bench release-check lock clean help
+.PHONY: demo test test-deep test-clients test-integrations $(FRAMEWORKS:%=test-%) lint docs bench release-check lock clean help
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -31,6 +36,13 @@ test-clients: $(VENV)/dev $(CLIENTS)/clients $(CLIENTS)/fastmcp tests/clients/no
 	$(CLIENTS)/2/bin/python -m pytest -rs tests/clients/test_inspector.py tests/clients/test_fastmcp.py
 	RETCON_MCP_PYTHON=$(abspath $(CLIENTS)/1/bin/python) $(BIN)/python -m pytest -n 2 -rs tests/test_mcp.py tests/test_mcp_transport.py
 
+# `make test-langchain` runs those of one framework. What resolves beside what is asked of the package index, as it is today.
+test-integrations: $(VENV)/dev $(VENV)/resolver $(FRAMEWORKS:%=test-%)  ## agent frameworks, each in its own environment, and which extras go together
+	$(BIN)/python -m pytest -n 4 -rs tests/integrations/test_environments.py $(PYTEST)
+
+$(FRAMEWORKS:%=test-%): test-%: $(INTEGRATIONS)/%/made
+	$(INTEGRATIONS)/$*/bin/python -m pytest -rs $(wildcard tests/integrations/test_$(subst -,_,$*)*.py) $(OPTIONS_$*) $(PYTEST)
+
 lint: $(VENV)/dev  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -45,8 +57,7 @@ release-check: $(VENV)/dev  ## build sdist and wheel, check them, install the wh
 bench: $(VENV)/dev  ## speed side by side with rivals, written to bench/results (about 15 minutes)
 	$(BIN)/python -m bench.speed --out bench/results
 
-lock: $(VENV)/made  ## pin the newest versions that pyproject.toml allows, with hashes, in requirements/
-	$(PIP) install -q uv==0.13.7
+lock: $(VENV)/resolver  ## pin the newest versions that pyproject.toml allows, with hashes, in requirements/
 	$(COMPILE) --upgrade pyproject.toml --extra dev --group build -o requirements/dev.lock
 	$(COMPILE) --upgrade pyproject.toml --group build -c requirements/dev.lock -o requirements/core.lock
 	$(COMPILE) --upgrade pyproject.toml --extra server --extra mcp --extra http -c requirements/dev.lock -o requirements/server.lock
@@ -55,10 +66,12 @@ lock: $(VENV)/made  ## pin the newest versions that pyproject.toml allows, with 
 	$(COMPILE) --upgrade --group transformers -c requirements/dev.lock -o requirements/transformers.lock
 	$(COMPILE) --upgrade pyproject.toml --extra mcp --extra server --extra http --group build --group clients -o requirements/clients.lock
 	$(COMPILE) --upgrade pyproject.toml --extra mcp --extra http --group build --group fastmcp -o requirements/fastmcp.lock
+	$(COMPILE) --upgrade --group resolver -o requirements/resolver.lock
+	for name in $(FRAMEWORKS); do $(COMPILE) --upgrade pyproject.toml --extra $$name --group build --group test-$$name -o requirements/integrations/$$name.lock || exit 1; done
 	npm --prefix tests/clients install --package-lock-only --save-exact --ignore-scripts --omit-lockfile-registry-resolved @modelcontextprotocol/inspector@latest
 
 clean:  ## remove the virtual environment and what tools left behind
-	rm -rf $(VENV) $(CLIENTS) tests/clients/node_modules dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS) $(INTEGRATIONS) tests/clients/node_modules dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/made:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "retcon needs Python 3.11 or newer")'
@@ -86,6 +99,16 @@ $(CLIENTS)/fastmcp: pyproject.toml requirements/fastmcp.lock
 	$(PYTHON) -m venv $(CLIENTS)/2
 	$(CLIENTS)/2/bin/$(LOCK_PIP) --require-hashes --only-binary :all: -r requirements/fastmcp.lock
 	$(CLIENTS)/2/bin/$(LOCK_PIP) --no-deps --no-build-isolation -e .
+	touch $@
+
+$(VENV)/resolver: $(VENV)/made requirements/resolver.lock
+	$(LOCKED) -r requirements/resolver.lock
+	touch $@
+
+$(INTEGRATIONS)/%/made: pyproject.toml requirements/integrations/%.lock
+	$(PYTHON) -m venv $(INTEGRATIONS)/$*
+	$(INTEGRATIONS)/$*/bin/$(LOCK_PIP) --require-hashes --only-binary :all: -r requirements/integrations/$*.lock
+	$(INTEGRATIONS)/$*/bin/$(LOCK_PIP) --no-deps --no-build-isolation -e .
 	touch $@
 
 tests/clients/node_modules/made: tests/clients/package-lock.json

@@ -146,9 +146,9 @@ def reports(tmp_path: Path) -> Path:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leaves out the folders `deep` and `clients` unless they are asked for by name, as `make test-deep` does."""
+    """Leaves out the folders that are run apart unless they are asked for by name, as `make test-deep` does."""
     name = collection_path.name
-    apart = name in ("deep", "clients") and collection_path.parent == Path(__file__).parent
+    apart = name in ("deep", "clients", "integrations") and collection_path.parent == Path(__file__).parent
     return True if apart and not any(name in Path(argument).parts for argument in config.args) else None
 
 

@@ -15,7 +15,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 PYTHONS = ("3.11.0", "3.12.0", "3.13.0")
-LOCKS = ("core", "dev", "server", "model", "encoders", "transformers", "clients", "fastmcp")
+FRAMEWORKS = sorted(path.stem for path in Path(ROOT, "requirements", "integrations").glob("*.lock"))
+LOCKS = [*"core dev server model encoders transformers clients fastmcp resolver".split()]
+LOCKS += [f"integrations/{name}" for name in FRAMEWORKS]
 OWN = "retcon-memory"
 
 
@@ -84,9 +86,14 @@ def wanted(name: str) -> list[Requirement]:
         "transformers": groups["transformers"],
         "clients": [*core["dependencies"], *groups["build"], *extras["mcp"], *extras["server"], *groups["clients"]],
         "fastmcp": [*core["dependencies"], *groups["build"], *extras["mcp"], *groups["fastmcp"]],
-    }[name]
+        "resolver": groups["resolver"],
+    }
+    asked |= {
+        f"integrations/{each}": [*core["dependencies"], *groups["build"], *extras[each], *groups[f"test-{each}"]]
+        for each in FRAMEWORKS
+    }
     out: list[Requirement] = []
-    for requirement in map(Requirement, asked):
+    for requirement in map(Requirement, asked[name]):
         if requirement.name == OWN:
             out += [Requirement(each) for extra in requirement.extras for each in extras[extra]]
         else:
@@ -116,6 +123,15 @@ def test_every_pin_is_exact_and_has_hashes(name: str) -> None:
 @pytest.mark.parametrize("name", LOCKS)
 def test_no_lock_names_an_address_an_index_or_a_folder(name: str) -> None:
     assert not re.search(r"://|index-url|find-links|trusted-host|@|/", text_of(name))
+
+
+def test_every_framework_of_the_makefile_has_an_extra_a_lock_tests_and_their_tools() -> None:
+    (named,) = re.findall(r"^FRAMEWORKS := (.*)$", Path(ROOT, "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(named.split()) == FRAMEWORKS
+    assert {f"test-{name}" for name in FRAMEWORKS} == {name for name in project()["groups"] if name.startswith("test-")}
+    for name in FRAMEWORKS:
+        assert project()["extras"][name]
+        assert list(Path(ROOT, "tests", "integrations").glob(f"test_{name.replace('-', '_')}*.py")), name
 
 
 @pytest.mark.parametrize("python", PYTHONS)

@@ -1,0 +1,1 @@
+"""Tests of each agent framework, in the environment that has it: `make test-integrations`."""
