@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from retcon.errors import InputError, MissingExtraError
 from retcon.memory import Memory
@@ -22,6 +22,9 @@ from retcon.server import create_app, logs
 from retcon.server.keys import Keys
 from retcon.server.limits import Limits
 from retcon.serving import http_server, is_loopback, listen, url_host
+
+if TYPE_CHECKING:
+    from retcon.server.upstream import Upstream
 
 HOST, PORT = "127.0.0.1", 8700
 TURN = 0.001  # seconds after which a thread at work lets another one go on; by default Python takes 0.005
@@ -38,13 +41,14 @@ def serve(
     keys: Keys | None = None,
     limits: Limits | None = None,
     reports: Path | None = None,
+    proxy: Upstream | None = None,
     log: str = "info",
     ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve the memory until a signal says stop. `ready` is called with the URL once clients can connect."""
     limits = limits or Limits()
     check_host(host, keys)
-    app = create_app(memory, keys=keys, limits=limits, reports=reports)
+    app = create_app(memory, keys=keys, limits=limits, reports=reports, proxy=proxy)
     try:
         server = http_server(
             app, seconds=limits.seconds + SLACK, grace=limits.seconds + PATIENCE, connections=limits.connections,
