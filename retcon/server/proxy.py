@@ -44,17 +44,14 @@ class ChatProxy:
 
     async def chat(self, request: Request, encode: Callable[[Any], bytes]) -> Response:
         """The endpoint's answer to a conversation."""
-        body = _read_body(await request.body())
+        body = _read_body(await request.body(), encode)
         history = History.read(body.get("messages"))
         caller = self._caller(request, body)
         stored = await self._store(request, caller, history)
         kind = "read" if self.chats.memory.chat is None else "model"
         arranged = await self._run(request, kind, partial(self.chats.arrange, caller, history))
         self._count(arranged)
-        try:
-            sent = encode({**body, "messages": arranged.messages})
-        except (ValueError, RecursionError):
-            raise Refusal(400, "bad_json", "the body holds a number that JSON has not, or is nested too deep") from None
+        sent = encode({**body, "messages": arranged.messages})
         return self._relay(request, "/chat/completions", sent, _headers(caller, arranged, stored))
 
     def models(self, request: Request, path: str) -> Response:
@@ -137,9 +134,10 @@ def add_proxy_routes(app: FastAPI, proxy: ChatProxy, encode: Callable[[Any], byt
         return proxy.models(request, f"/models/{name}")
 
 
-def _read_body(sent: bytes) -> dict[str, Any]:
+def _read_body(sent: bytes, encode: Callable[[Any], bytes]) -> dict[str, Any]:
     try:
         found = parse_json(sent)
+        encode(found)  # what can be read and not be written, such as NaN, is refused before anything is stored
     except (ValueError, RecursionError):
         raise Refusal(400, "bad_json", "the body is not JSON") from None
     if not isinstance(found, dict):

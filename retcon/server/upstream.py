@@ -4,7 +4,7 @@ An answer in events is sent on line by line as it comes. Any other answer is sen
 endpoint that breaks off, or says what is no JSON, is told as such. An error of the endpoint comes back as it is. What
 goes wrong on the way is one of ours: 502, 504, or in the middle of events an event with an error.
 
-The endpoint's key travels in one header and nowhere else: an error in which the endpoint quotes it goes on without it.
+The endpoint's key travels in one header and nowhere else: an answer that quotes it goes on without it, events apart.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Relay(Response):
         if "x-request-id" in response.headers:
             told.append(("x-upstream-request-id", response.headers["x-request-id"]))
         pairs = [*told, *self.ours.items(), *more.items()]
-        head = [(name.encode("ascii", "replace"), value.encode("latin-1", "replace")) for name, value in pairs]
+        head = [(name.encode(), self._hide_key(value.encode("latin-1", "replace"))) for name, value in pairs]
         self._begun = True
         await send({"type": "http.response.start", "status": response.status_code, "headers": head})
 
@@ -171,11 +171,10 @@ class Relay(Response):
                 raise Refusal(502, "upstream", f"{where}: the answer is larger than {MOST:,} bytes")
         if 300 <= response.status_code < 400:
             raise Refusal(502, "upstream", f"{where}: it sends us elsewhere, give the final base URL")
-        if response.status_code >= 400:
-            return self._hide_key(bytes(said))
-        if "content-encoding" not in response.headers and not _is_json(bytes(said)):
+        plain = response.status_code < 400 and "content-encoding" not in response.headers
+        if plain and not _is_json(bytes(said)):
             raise Refusal(502, "upstream", f"{where}: the answer is not JSON ({len(said):,} bytes)")
-        return bytes(said)
+        return self._hide_key(bytes(said))
 
     def _hide_key(self, said: bytes) -> bytes:
         key = self.connections.upstream.key
