@@ -80,7 +80,8 @@ OLD = [
 
 
 def test_a_short_conversation_arrives_as_it_was_sent_with_every_field(proxy: Proxy) -> None:
-    fields: dict[str, Any] = {"temperature": 0.25, "tools": [{"type": "function"}], "seed": 2**53, "made_up": {"a": [None, True]}}
+    fields: dict[str, Any] = {"temperature": 0.25, "tools": [{"type": "function"}], "seed": 2**53}
+    fields["made_up"] = {"a": [None, True]}
     messages = [{"role": "system", "content": "Be brief."}, user("Hello.")]
     answer = proxy.chat(*messages, **fields)
     assert answer.json() == completion()
