@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 import retcon
-from retcon.cli import files, show
+from retcon.cli import files, importing, show
 from retcon.cli import mcp as mcps
 from retcon.cli import options as opt
 from retcon.cli import serve as serving
@@ -477,6 +477,7 @@ def add_plugins() -> None:
             show.warn(f"no verbs of {plugin.name} ({plugin.value}): {type(error).__name__}: {error}")
 
 
+command(*importing.EXAMPLES, name="import")(importing.import_)
 add_verbs([(files.check, files.CHECK), (files.backup, files.BACKUP), (files.restore, files.RESTORE)])
 add_verbs([(files.embed, files.EMBED), (files.purge, files.PURGE), (files.reindex, files.REINDEX)])
 add_plugins()
