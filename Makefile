@@ -10,7 +10,7 @@ EDITABLE := $(PIP) install -q --no-deps --no-build-isolation -e .
 LOCK_PIP := pip --disable-pip-version-check install -q
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
 
-.PHONY: demo test test-deep test-clients lint docs bench release-check lock clean help
+.PHONY: demo test test-deep test-clients test-typescript typescript lint docs bench release-check lock clean help
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -30,6 +30,15 @@ test-clients: $(VENV)/dev $(CLIENTS)/clients $(CLIENTS)/fastmcp tests/clients/no
 	$(CLIENTS)/1/bin/python -m pytest -rs tests/clients/test_inspector.py tests/clients/test_adapters.py tests/clients/test_openapi_client.py
 	$(CLIENTS)/2/bin/python -m pytest -rs tests/clients/test_inspector.py tests/clients/test_fastmcp.py
 	RETCON_MCP_PYTHON=$(abspath $(CLIENTS)/1/bin/python) $(BIN)/python -m pytest -n 2 -rs tests/test_mcp.py tests/test_mcp_transport.py
+
+test-typescript: $(VENV)/dev clients/typescript/node_modules/made  ## the TypeScript client, packed and installed, against a real server
+	$(BIN)/python -m pytest -rs tests/clients/test_typescript.py $(PYTEST)
+
+# Its types are made from the document of the service as it is in the tree; nothing that is made is kept in the repository.
+typescript: $(VENV)/dev clients/typescript/node_modules/made  ## the npm package of the TypeScript client, in dist/
+	$(BIN)/python clients/typescript/document.py > clients/typescript/openapi.json
+	mkdir -p dist
+	cd clients/typescript && npm pack --silent --pack-destination ../../dist
 
 lint: $(VENV)/dev  ## ruff and mypy
 	$(BIN)/ruff check .
@@ -56,9 +65,10 @@ lock: $(VENV)/made  ## pin the newest versions that pyproject.toml allows, with 
 	$(COMPILE) --upgrade pyproject.toml --extra mcp --extra server --extra http --group build --group clients -o requirements/clients.lock
 	$(COMPILE) --upgrade pyproject.toml --extra mcp --extra http --group build --group fastmcp -o requirements/fastmcp.lock
 	npm --prefix tests/clients install --package-lock-only --save-exact --ignore-scripts --omit-lockfile-registry-resolved @modelcontextprotocol/inspector@latest
+	npm --prefix clients/typescript install --package-lock-only --save-exact --ignore-scripts --omit-lockfile-registry-resolved
 
 clean:  ## remove the virtual environment and what tools left behind
-	rm -rf $(VENV) $(CLIENTS) tests/clients/node_modules dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS) tests/clients/node_modules clients/typescript/node_modules clients/typescript/dist dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/made:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "retcon needs Python 3.11 or newer")'
@@ -90,4 +100,8 @@ $(CLIENTS)/fastmcp: pyproject.toml requirements/fastmcp.lock
 
 tests/clients/node_modules/made: tests/clients/package-lock.json
 	npm --prefix tests/clients ci --silent --ignore-scripts --no-audit --no-fund
+	touch $@
+
+clients/typescript/node_modules/made: clients/typescript/package-lock.json
+	npm --prefix clients/typescript ci --silent --ignore-scripts --no-audit --no-fund
 	touch $@
