@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import complaint
 from misbehaving import Behaviour, Handler, Server, completion, cut_off, hangs_up, held, not_http, says, sends
 from serving import bearer, client, error, served
 from waiting import until
@@ -191,11 +192,21 @@ def test_rules_are_not_stored_and_results_of_tools_are(proxy: Proxy) -> None:
     assert stored(proxy.memory) == ["Where?", "on the mat"]
 
 
-def test_a_note_that_was_deleted_does_not_come_back_with_the_next_turn(proxy: Proxy) -> None:
-    proxy.chat(*OLD[:3])
-    proxy.memory.delete(proxy.memory.get_all()[0].id)
-    proxy.chat(*OLD[:5])
-    assert stored(proxy.memory) == [each["content"] for each in OLD[1:5]]
+@pytest.mark.parametrize("which", [slice(0, 1), slice(2, 3), slice(1, 3), slice(0, 3)])
+def test_a_note_that_was_deleted_does_not_come_back_with_the_next_turn(
+    memory: Memory, server: Server, which: slice
+) -> None:
+    with client(memory, proxy=upstream(server)) as http:
+        Proxy(http, memory, server).chat(*OLD[:3])
+    gone = memory.get_all()[which]
+    memory.delete([note.id for note in gone])
+    with client(memory, proxy=upstream(server)) as http:  # a server that was started anew remembers it too
+        assert Proxy(http, memory, server).chat(*OLD[:5]).headers["x-retcon-stored"] == "2"
+    left = [each["content"] for each in OLD[:5] if each["content"] not in [note.text for note in gone]]
+    assert stored(memory) == left
+    notes = memory.get_all()
+    assert len({note.session for note in notes}) == 1
+    assert notes[-1].follows == notes[-2].id
 
 
 def test_another_branch_of_a_conversation_is_a_session_of_its_own(proxy: Proxy) -> None:
@@ -451,6 +462,46 @@ def test_a_client_that_hangs_up_ends_the_request_to_the_endpoint(
         assert ended.wait(120)
 
 
+def test_a_client_that_does_not_read_is_cut_off_and_the_endpoint_is_let_go(tmp_path: Path, server: Server) -> None:
+    ended = threading.Event()
+
+    def sends_on_and_on(handler: Handler) -> None:
+        handler.leave()
+        handler.send_response(200)
+        handler.send_header("content-type", "text/event-stream")
+        handler.end_headers()
+        try:
+            while True:
+                handler.wfile.write(b"data: " + b"x" * 60_000 + b"\n\n")
+        except OSError:
+            ended.set()
+
+    server.always = sends_on_and_on
+    with served(tmp_path / "a.db", "--proxy", server.base, "--max-seconds", "1") as running:
+        body = json.dumps({"messages": [user("Hi.")]}).encode()
+        host, port = running.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as opened:
+            head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: {len(body)}\r\n\r\n"
+            opened.sendall(head.encode() + body)
+            assert ended.wait(120)
+        assert running.http.get("/health").json()["ok"]
+
+
+def test_a_stop_lets_an_answer_in_events_come_to_its_end(
+    tmp_path: Path, server: Server, release: threading.Event
+) -> None:
+    server.always = events(ONE, TWO, release=release)
+    body = {"messages": [user("Hi.")], "stream": True}
+    with served(tmp_path / "a.db", "--proxy", server.base) as running:
+        with running.http.stream("POST", "/v1/chat/completions", json=body) as answer:
+            parts = answer.iter_raw()
+            said = next(parts)
+            running.process.terminate()
+            release.set()
+            assert said + b"".join(parts) == ONE + TWO
+        assert running.end()[0] == 0
+
+
 # -- hostile requests --------------------------------------------------------------------------------------------------
 
 
@@ -487,6 +538,18 @@ def test_a_request_that_cannot_be_used_is_one_clear_error_and_goes_nowhere(
 def test_a_proxy_that_cannot_be_is_told_at_once(memory: Memory, options: dict[str, Any]) -> None:
     with pytest.raises(InputError), client(memory, proxy=Upstream(**{"base": "http://127.0.0.1:1/v1", **options})):
         pass
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--proxy-user", "ann"), "--proxy URL"), (("--proxy", "nowhere"), "is a URL like"),
+        (("--proxy", "http://127.0.0.1:1", "--proxy-key-env", "NOT_SET"), "NOT_SET"),
+    ],
+)  # fmt: skip
+def test_options_of_the_proxy_that_are_off_are_told_in_one_line(db: Path, options: Any, words: str) -> None:
+    assert words in complaint("serve", *options)
+    assert not db.exists()
 
 
 # -- long conversations ------------------------------------------------------------------------------------------------

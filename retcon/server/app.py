@@ -223,7 +223,7 @@ def _chat_proxy(service: Service, connections: Connections) -> ChatProxy:
     if upstream.budget > limits.budget:
         raise InputError(f"the proxy's budget is {upstream.budget:,}, this server takes {limits.budget:,} at most")
     chats = ChatMemory(verbs.memory, service.idempotency.secret, upstream.recent, limits.query, limits.text)
-    return ChatProxy(upstream, connections, chats, verbs, service.workers, service.metrics)
+    return ChatProxy(upstream, connections, chats, verbs, service.workers, service.metrics, service.idempotency)
 
 
 def _responses(out: type[Any] | None, *more: int) -> dict[int | str, dict[str, Any]]:

@@ -19,6 +19,7 @@ from retcon.errors import InputError
 from retcon.grant import IDS, Grant
 from retcon.server.chat_memory import Arranged, Caller, ChatMemory
 from retcon.server.history import History
+from retcon.server.idempotency import Idempotency, KeyedWrite
 from retcon.server.metrics import Metrics
 from retcon.server.refusals import Refusal
 from retcon.server.schema import parse_json
@@ -27,6 +28,7 @@ from retcon.server.verbs import HttpVerbs
 from retcon.server.workers import Workers
 from retcon.serving import one_line
 
+OWNER = "chat proxy"  # of what is remembered about conversations; no key has such an id
 LONGEST = 300  # characters of a header's value
 SCOPE = {"user_id": "x-retcon-user", "agent_id": "x-retcon-agent", "run_id": "x-retcon-run"}
 
@@ -41,6 +43,7 @@ class ChatProxy:
     verbs: HttpVerbs
     workers: Workers
     metrics: Metrics
+    idempotency: Idempotency
 
     async def chat(self, request: Request, encode: Callable[[Any], bytes]) -> Response:
         """The endpoint's answer to a conversation."""
@@ -76,12 +79,22 @@ class ChatProxy:
         return stored
 
     def _store_some(self, caller: Caller, history: History) -> tuple[int, bool]:
-        drafts, most = self.chats.find_fresh(caller, history), self.verbs.limits.messages
+        """How many notes were stored, and whether there are more to store."""
+        drafts, most = self.chats.find_fresh(caller, history, self._was_stored), self.verbs.limits.messages
         if not drafts:
             return 0, False
         self.verbs.check_quota(caller.grant, [draft["id"] for draft in drafts])
         added = self.chats.memory.add(drafts[:most])
+        if len(drafts) <= most:
+            self.idempotency.do_once(self._identify(drafts[-1]["id"]), list)
         return len(added), len(drafts) > most
+
+    def _was_stored(self, note_id: str) -> bool:
+        """Whether it was the newest thing said in a request before: then it was stored, with all before it."""
+        return self.idempotency.was_done(self._identify(note_id))
+
+    def _identify(self, note_id: str) -> KeyedWrite:
+        return self.idempotency.identify(OWNER, note_id, [])
 
     async def _run(self, request: Request, kind: str, act: Callable[[], Any]) -> Any:
         return await self.workers.run(kind, request.state.grant.id, act, request.state.deadline)

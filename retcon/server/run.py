@@ -50,8 +50,9 @@ def serve(
     check_host(host, keys)
     app = create_app(memory, keys=keys, limits=limits, reports=reports, proxy=proxy)
     try:
+        longest = max(limits.seconds, proxy.seconds if proxy else 0.0)
         server = http_server(
-            app, seconds=limits.seconds + SLACK, grace=limits.seconds + PATIENCE, connections=limits.connections,
+            app, seconds=limits.seconds + SLACK, grace=longest + PATIENCE, connections=limits.connections,
             tell=lambda reason: app.state.service.metrics.count("retcon_refused_total", reason=reason),
         )  # fmt: skip
     except ModuleNotFoundError:

@@ -17,7 +17,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from retcon.errors import InputError, MissingExtraError
+from retcon import validate
+from retcon.errors import MissingExtraError
 from retcon.model.http import Endpoint
 from retcon.server.refusals import Refusal
 from retcon.server.stream import TYPE, Receive, Send, wait_for_end
@@ -48,8 +49,7 @@ class Upstream:
         object.__setattr__(self, "base", checked.base)
         check_budget(self.budget)
         check_budget(self.recent)
-        if not self.user.strip():
-            raise InputError("the user of the proxy is empty: leave it out instead")
+        validate.name("the proxy's user", self.user)
 
 
 class Connections:
