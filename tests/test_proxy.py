@@ -8,6 +8,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -235,6 +236,15 @@ def test_a_first_conversation_of_any_length_is_stored_whole(memory: Memory, serv
     with client(memory, proxy=upstream(server), limits=Limits(messages=10)) as http:
         assert Proxy(http, memory, server).chat(*messages).headers["x-retcon-stored"] == "25"
     assert stored(memory) == [each["content"] for each in messages]
+
+
+def test_the_same_request_many_times_at_once_is_stored_once(tmp_path: Path, server: Server) -> None:
+    with Memory(tmp_path / "a.db") as memory, client(memory, proxy=upstream(server)) as http:
+        opened = Proxy(http, memory, server)
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(lambda number: opened.chat(*OLD[: 1 + number % 6]), range(24)))
+        assert {answer.status_code for answer in answers} == {200}
+        assert sorted(stored(memory)) == sorted(each["content"] for each in OLD)
 
 
 # -- whose conversation ------------------------------------------------------------------------------------------------
@@ -517,6 +527,7 @@ def test_a_stop_lets_an_answer_in_events_come_to_its_end(
         (b'{"messages": [{"role": "user", "content": "a"}], "user": 3}', 422, "bad_input"),
         (b'{"messages": [{"role": "user", "content": "a", "name": "a\\u0000b"}]}', 422, "bad_input"),
         (b'{"messages": [{"role": "user", "content": "' + b"a" * 100_001 + b'"}]}', 422, "bad_input"),
+        (b'{"messages": [' + b'{"role":"user","content":"a"},' * 10_000 + b'{"role":"user"}]}', 422, "bad_input"),
         (b" " * (2**20 + 1), 413, "too_large"),
     ],
 )  # fmt: skip

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from retcon import validate
+from retcon import deadline, validate
 from retcon.errors import InputError, NotFoundError
 from retcon.grant import Grant
 from retcon.memory import Memory
@@ -63,12 +63,14 @@ class ChatMemory:
         """What was said after the newest of it that is or once was stored, as drafts of notes, oldest first."""
         fresh: list[str] = []
         for number in reversed(range(len(history.said))):
+            deadline.check()
             name = self._name(caller, history, number)
             if self._find(name) is not None or was_stored(name):
                 break
-            fresh.insert(0, name)
+            fresh.append(name)
         if not fresh:
             return []
+        fresh.reverse()
         said, known = history.said[-len(fresh) :], self._find_before(caller, history, len(history.said) - len(fresh))
         session = caller.session or self._find_session(known) or f"chat-{fresh[0][:12]}"
         shared = {"session": session} | {name: each for name, each in asdict(caller.scope).items() if each is not None}

@@ -17,6 +17,7 @@ from typing import Any
 from retcon.errors import InputError
 from retcon.note import Scope
 
+MOST = 10_000  # messages of a request
 RULES = ("system", "developer")  # roles of messages that are no part of the conversation
 
 Message = Mapping[str, Any]
@@ -43,6 +44,8 @@ class History:
         """The messages, every one of them checked for what is read of it."""
         if not isinstance(given, list) or not given:
             raise InputError("messages is a list of messages, one at least")
+        if len(given) > MOST:
+            raise InputError(f"messages has {len(given):,} messages, this server takes {MOST:,} at most")
         for index, message in enumerate(given):
             _check(index, message)
         return cls(given)

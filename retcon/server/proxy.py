@@ -6,7 +6,7 @@ is old is replaced by a recall, and the endpoint's answer passes through, with w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from urllib.parse import quote
 from fastapi import FastAPI, Request, Response
 
 from retcon import validate
-from retcon.errors import InputError
+from retcon.errors import ConflictError, InputError, NotFoundError
 from retcon.grant import IDS, Grant
 from retcon.server.chat_memory import Arranged, Caller, ChatMemory
 from retcon.server.history import History
@@ -70,24 +70,27 @@ class ChatProxy:
         return Relay(self.connections, asked, ours)
 
     async def _store(self, request: Request, caller: Caller, history: History) -> int:
-        """How many things said are new; so many at a time that others who write have their turn in between."""
-        stored, left = 0, True
-        while left:
-            added, left = await self._run(request, "write", partial(self._store_some, caller, history))
-            stored += added
-        self.metrics.count("retcon_notes_added_total", stored)
-        return stored
+        """How many things said were new; where another request or a delete came in between, it is looked at anew."""
+        try:
+            return await self._store_once(request, caller, history)
+        except (ConflictError, NotFoundError):
+            return await self._store_once(request, caller, history)
 
-    def _store_some(self, caller: Caller, history: History) -> tuple[int, bool]:
-        """How many notes were stored, and whether there are more to store."""
-        drafts, most = self.chats.find_fresh(caller, history, self._was_stored), self.verbs.limits.messages
-        if not drafts:
-            return 0, False
-        self.verbs.check_quota(caller.grant, [draft["id"] for draft in drafts])
-        added = self.chats.memory.add(drafts[:most])
-        if len(drafts) <= most:
-            self.idempotency.do_once(self._identify(drafts[-1]["id"]), list)
-        return len(added), len(drafts) > most
+    async def _store_once(self, request: Request, caller: Caller, history: History) -> int:
+        """The same; so many are stored at a time that others who write have their turn in between."""
+        look = partial(self.chats.find_fresh, caller, history, self._was_stored)
+        drafts, most = await self._run(request, "read", look), self.verbs.limits.messages
+        for start in range(0, len(drafts), most):
+            left = drafts[start:]
+            await self._run(request, "write", partial(self._store_part, caller, left[:most], left))
+        self.metrics.count("retcon_notes_added_total", len(drafts))
+        return len(drafts)
+
+    def _store_part(self, caller: Caller, part: Sequence[Mapping[str, Any]], left: Sequence[Mapping[str, Any]]) -> None:
+        self.verbs.check_quota(caller.grant, [draft["id"] for draft in left])
+        self.chats.memory.add(part)
+        if len(part) == len(left):
+            self.idempotency.do_once(self._identify(part[-1]["id"]), list)
 
     def _was_stored(self, note_id: str) -> bool:
         """Whether it was the newest thing said in a request before: then it was stored, with all before it."""
