@@ -21,9 +21,8 @@ from waiting import until
 
 from retcon import Memory
 from retcon.errors import InputError
-from retcon.server import Keys, Limits
+from retcon.server import Keys, Limits, Upstream
 from retcon.server.chat_memory import HEAD, TAIL
-from retcon.server.upstream import Upstream
 from retcon.store import connections
 
 KEY = "sk-upstream-0123456789abcdefghij"

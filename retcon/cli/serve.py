@@ -8,20 +8,18 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from retcon.cli import options as opt
 from retcon.cli import show
 from retcon.cli.options import flag, option
-from retcon.errors import InputError, MissingExtraError
+from retcon.errors import InputError
 from retcon.grant import IDS
 from retcon.server.keys import Entry, Keys
 from retcon.server.limits import Limits
-
-if TYPE_CHECKING:
-    from retcon.server.upstream import Upstream
+from retcon.server.upstream import Upstream
 
 SERVE = (
     "retcon serve",
@@ -111,10 +109,6 @@ class ProxyOptions:
         key = None if key_env is None else os.environ.get(key_env, "").strip()
         if key == "":
             raise InputError(f"--proxy-key-env {key_env}: there is no such variable, or it is empty")
-        try:
-            from retcon.server.upstream import Upstream
-        except ModuleNotFoundError:
-            raise MissingExtraError("the chat proxy", "server") from None
         return Upstream(base=url, key=key, **given)
 
 

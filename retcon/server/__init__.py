@@ -15,7 +15,7 @@ metrics.py       Prometheus text
 logs.py          JSON lines without anybody's words
 openapi.py       the API's description, and the page at /docs
 page.py          the page at /
-proxy.py         chat requests that go on to another endpoint: chat_memory.py, history.py, upstream.py
+proxy.py         chat requests that go on to another endpoint: history.py, chat_memory.py, upstream.py, relay.py
 run.py           listen, serve, stop without losing what was accepted
 """
 
@@ -29,12 +29,12 @@ from retcon.grant import Grant
 from retcon.memory import Memory
 from retcon.server.keys import Keys
 from retcon.server.limits import Limits
+from retcon.server.upstream import Upstream
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from retcon.server.idempotency import Idempotency
-    from retcon.server.upstream import Upstream
 
 
 def create_app(
@@ -62,4 +62,4 @@ def create_app(
     return build(memory, keys=keys, limits=limits or Limits(), idempotency=idempotency, reports=reports, proxy=proxy)
 
 
-__all__ = ["Grant", "Keys", "Limits", "create_app"]
+__all__ = ["Grant", "Keys", "Limits", "Upstream", "create_app"]

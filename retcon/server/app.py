@@ -35,7 +35,8 @@ from retcon.server.metrics import Metrics
 from retcon.server.middleware import Admission
 from retcon.server.proxy import ChatProxy, add_proxy_routes
 from retcon.server.refusals import Refusal, invalid_request, refusal_of
-from retcon.server.upstream import Connections, Upstream
+from retcon.server.relay import Connections
+from retcon.server.upstream import Upstream
 from retcon.server.verbs import HttpVerbs, Write
 from retcon.server.workers import Workers
 from retcon.serving import error_body

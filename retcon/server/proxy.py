@@ -22,8 +22,9 @@ from retcon.server.history import History
 from retcon.server.idempotency import Idempotency, KeyedWrite
 from retcon.server.metrics import Metrics
 from retcon.server.refusals import Refusal
+from retcon.server.relay import Connections, Relay
 from retcon.server.schema import parse_json
-from retcon.server.upstream import Connections, Relay, Upstream
+from retcon.server.upstream import Upstream
 from retcon.server.verbs import HttpVerbs
 from retcon.server.workers import Workers
 from retcon.serving import one_line

@@ -14,17 +14,15 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from retcon.errors import InputError, MissingExtraError
 from retcon.memory import Memory
 from retcon.server import create_app, logs
 from retcon.server.keys import Keys
 from retcon.server.limits import Limits
+from retcon.server.upstream import Upstream
 from retcon.serving import http_server, is_loopback, listen, url_host
-
-if TYPE_CHECKING:
-    from retcon.server.upstream import Upstream
 
 HOST, PORT = "127.0.0.1", 8700
 TURN = 0.001  # seconds after which a thread at work lets another one go on; by default Python takes 0.005
