@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import re
@@ -15,7 +16,20 @@ from typing import Any
 
 import pytest
 from command_line import complaint
-from misbehaving import Behaviour, Handler, Server, completion, cut_off, hangs_up, held, not_http, says, sends
+from misbehaving import (
+    Behaviour,
+    Handler,
+    Server,
+    completion,
+    cut_off,
+    drips,
+    drips_headers,
+    hangs_up,
+    held,
+    not_http,
+    says,
+    sends,
+)
 from serving import bearer, client, error, served
 from waiting import until
 
@@ -379,12 +393,15 @@ def test_an_endpoint_that_nobody_listens_at_is_one_clear_error(memory: Memory) -
     assert "no connection" in answer.json()["error"]["message"]
 
 
-def test_an_endpoint_that_never_answers_is_given_up(memory: Memory, server: Server, release: threading.Event) -> None:
-    server.always = held(release)
-    with client(memory, proxy=upstream(server, seconds=0.2)) as http:
+@pytest.mark.parametrize("behave", [held, drips, drips_headers])
+def test_an_endpoint_that_never_ends_its_answer_is_given_up(
+    memory: Memory, server: Server, release: threading.Event, behave: Any
+) -> None:
+    server.always = behave(release)
+    with client(memory, proxy=upstream(server, seconds=0.3)) as http:
         answer = Proxy(http, memory, server).chat(user("Hi."))
     assert error(answer, 504) == "upstream_timeout"
-    assert "0.2 s" in answer.json()["error"]["message"]
+    assert "0.3 s" in answer.json()["error"]["message"]
 
 
 # -- answers in events -------------------------------------------------------------------------------------------------
@@ -419,6 +436,12 @@ def test_events_pass_through_byte_by_byte(proxy: Proxy) -> None:
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.headers["x-retcon-replaced"] != "0"
     assert proxy.server.seen[-1].body["stream"] is True
+
+
+def test_events_that_are_packed_pass_through_as_they_are(proxy: Proxy) -> None:
+    body = gzip.compress(ONE + TWO)
+    proxy.server.always = sends(body, content_type="text/event-stream", content_encoding="gzip")
+    assert proxy.chat(user("Hi."), stream=True).content == ONE + TWO  # the client unpacks it
 
 
 def test_an_endpoint_that_dies_in_the_middle_of_events_ends_them_with_an_error(proxy: Proxy) -> None:

@@ -123,7 +123,8 @@ class Relay(Response):
     async def _pass_on(self, response: Any, send: Send) -> None:
         if response.status_code == 200 and response.headers.get("content-type", "").startswith(TYPE):
             await self._begin(response, send, {"x-accel-buffering": "no"})
-            async for part in whole_lines(response.aiter_raw()):
+            parts = response.aiter_raw()
+            async for part in parts if "content-encoding" in response.headers else whole_lines(parts):
                 await send({"type": "http.response.body", "body": part, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             return

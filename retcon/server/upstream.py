@@ -20,7 +20,7 @@ class Upstream:
     seconds: float = 300.0  # for an answer, from the request to its last byte
 
     def __post_init__(self) -> None:
-        from retcon.model.http import Endpoint  # loaded where one is named: the command line has it before it serves
+        from retcon.model.http import Endpoint  # late: every verb of the command line loads this file
 
         checked = Endpoint(self.base, self.key, timeout=self.seconds)
         object.__setattr__(self, "base", checked.base)
