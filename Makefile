@@ -10,7 +10,7 @@ EDITABLE := $(PIP) install -q --no-deps --no-build-isolation -e .
 LOCK_PIP := pip --disable-pip-version-check install -q
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
 
-.PHONY: demo test test-deep test-clients test-typescript typescript lint docs bench release-check lock clean help
+.PHONY: demo test test-deep test-clients lint docs bench release-check lock clean help
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -31,15 +31,6 @@ test-clients: $(VENV)/dev $(CLIENTS)/clients $(CLIENTS)/fastmcp tests/clients/no
 	$(CLIENTS)/2/bin/python -m pytest -rs tests/clients/test_inspector.py tests/clients/test_fastmcp.py
 	RETCON_MCP_PYTHON=$(abspath $(CLIENTS)/1/bin/python) $(BIN)/python -m pytest -n 2 -rs tests/test_mcp.py tests/test_mcp_transport.py
 
-test-typescript: $(VENV)/dev clients/typescript/node_modules/made  ## the TypeScript client, packed and installed, against a real server
-	$(BIN)/python -m pytest -rs tests/clients/test_typescript.py $(PYTEST)
-
-# Its types are made from the document of the service as it is in the tree; nothing that is made is kept in the repository.
-typescript: $(VENV)/dev clients/typescript/node_modules/made  ## the npm package of the TypeScript client, in dist/
-	$(BIN)/python clients/typescript/document.py > clients/typescript/openapi.json
-	mkdir -p dist
-	cd clients/typescript && npm pack --silent --pack-destination ../../dist
-
 lint: $(VENV)/dev  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -50,6 +41,16 @@ docs: $(VENV)/dev  ## build the documentation site into site/; a broken link or 
 
 release-check: $(VENV)/dev  ## build sdist and wheel, check them, install the wheel in an empty environment and try it there
 	.ci/release-check $(BIN)/python
+
+.PHONY: typescript test-typescript
+test-typescript: $(VENV)/dev clients/typescript/node_modules/made  ## the TypeScript client, packed and installed, against a real server
+	$(BIN)/python -m pytest -rs tests/clients/test_typescript.py $(PYTEST)
+
+# Its types are made from the document of the service as it is in the tree; nothing that is made is kept in the repository.
+typescript: $(VENV)/dev clients/typescript/node_modules/made  ## the npm package of the TypeScript client, in dist/
+	$(BIN)/python clients/typescript/document.py > clients/typescript/openapi.json
+	mkdir -p dist
+	cd clients/typescript && npm pack --silent --pack-destination ../../dist
 
 bench: $(VENV)/dev  ## speed side by side with rivals, written to bench/results (about 15 minutes)
 	$(BIN)/python -m bench.speed --out bench/results
@@ -67,8 +68,8 @@ lock: $(VENV)/made  ## pin the newest versions that pyproject.toml allows, with 
 	npm --prefix tests/clients install --package-lock-only --save-exact --ignore-scripts --omit-lockfile-registry-resolved @modelcontextprotocol/inspector@latest
 	npm --prefix clients/typescript install --package-lock-only --save-exact --ignore-scripts --omit-lockfile-registry-resolved
 
-clean:  ## remove the virtual environment and what tools left behind
-	rm -rf $(VENV) $(CLIENTS) tests/clients/node_modules clients/typescript/node_modules clients/typescript/dist dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean: clean-typescript  ## remove the virtual environment and what tools left behind
+	rm -rf $(VENV) $(CLIENTS) tests/clients/node_modules dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/made:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "retcon needs Python 3.11 or newer")'
@@ -101,6 +102,10 @@ $(CLIENTS)/fastmcp: pyproject.toml requirements/fastmcp.lock
 tests/clients/node_modules/made: tests/clients/package-lock.json
 	npm --prefix tests/clients ci --silent --ignore-scripts --no-audit --no-fund
 	touch $@
+
+.PHONY: clean-typescript
+clean-typescript:
+	rm -rf clients/typescript/node_modules clients/typescript/dist
 
 clients/typescript/node_modules/made: clients/typescript/package-lock.json
 	npm --prefix clients/typescript ci --silent --ignore-scripts --no-audit --no-fund

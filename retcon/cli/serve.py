@@ -17,9 +17,9 @@ from retcon.cli import show
 from retcon.cli.options import flag, option
 from retcon.errors import InputError
 from retcon.grant import IDS
+from retcon.server import Upstream
 from retcon.server.keys import Entry, Keys
 from retcon.server.limits import Limits
-from retcon.server.upstream import Upstream
 
 SERVE = (
     "retcon serve",
@@ -150,8 +150,9 @@ def serve(
 
     def ready(url: str) -> None:
         told = f"serving {db} at {url}" + ("" if closed else " (no keys: this machine only)")
-        told += f"\nchat at {url}/v1 goes on to {upstream.base}" if upstream else ""
         show.document({"url": url}) if as_json else show.out(told)
+        if upstream is not None and not as_json:
+            show.out(f"chat at {url}/v1 goes on to {upstream.base}")
         sys.stdout.flush()
 
     allowed = Limits(**asdict(limits))

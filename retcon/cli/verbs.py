@@ -423,6 +423,9 @@ def load(
     return show.document({"added": added}) if as_json else show.out(f"added {show.plural(added, 'note')} to {db}")
 
 
+command(*importing.EXAMPLES, name="import")(importing.import_)
+
+
 class CacheJob(StrEnum):
     """What can be done with the cache."""
 
@@ -477,7 +480,6 @@ def add_plugins() -> None:
             show.warn(f"no verbs of {plugin.name} ({plugin.value}): {type(error).__name__}: {error}")
 
 
-command(*importing.EXAMPLES, name="import")(importing.import_)
 add_verbs([(files.check, files.CHECK), (files.backup, files.BACKUP), (files.restore, files.RESTORE)])
 add_verbs([(files.embed, files.EMBED), (files.purge, files.PURGE), (files.reindex, files.REINDEX)])
 add_plugins()
