@@ -68,7 +68,7 @@ lock: $(VENV)/made  ## pin the newest versions that pyproject.toml allows, with 
 	npm --prefix tests/clients install --package-lock-only --save-exact --ignore-scripts --omit-lockfile-registry-resolved @modelcontextprotocol/inspector@latest
 	npm --prefix clients/typescript install --package-lock-only --save-exact --ignore-scripts --omit-lockfile-registry-resolved
 
-clean: clean-typescript  ## remove the virtual environment and what tools left behind
+clean:  ## remove the virtual environment and what tools left behind
 	rm -rf $(VENV) $(CLIENTS) tests/clients/node_modules dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/made:
@@ -104,6 +104,7 @@ tests/clients/node_modules/made: tests/clients/package-lock.json
 	touch $@
 
 .PHONY: clean-typescript
+clean: clean-typescript
 clean-typescript:
 	rm -rf clients/typescript/node_modules clients/typescript/dist
 
