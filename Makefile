@@ -54,6 +54,16 @@ docs: $(VENV)/dev  ## build the documentation site into site/; a broken link or 
 release-check: $(VENV)/dev  ## build sdist and wheel, check them, install the wheel in an empty environment and try it there
 	.ci/release-check $(BIN)/python
 
+.PHONY: typescript test-typescript
+test-typescript: $(VENV)/dev clients/typescript/node_modules/made  ## the TypeScript client, packed and installed, against a real server
+	$(BIN)/python -m pytest -rs tests/clients/test_typescript.py $(PYTEST)
+
+# Its types are made from the document of the service as it is in the tree; nothing that is made is kept in the repository.
+typescript: $(VENV)/dev clients/typescript/node_modules/made  ## the npm package of the TypeScript client, in dist/
+	$(BIN)/python clients/typescript/document.py > clients/typescript/openapi.json
+	mkdir -p dist
+	cd clients/typescript && npm pack --silent --pack-destination ../../dist
+
 bench: $(VENV)/dev  ## speed side by side with rivals, written to bench/results (about 15 minutes)
 	$(BIN)/python -m bench.speed --out bench/results
 
@@ -69,6 +79,7 @@ lock: $(VENV)/resolver  ## pin the newest versions that pyproject.toml allows, w
 	$(COMPILE) --upgrade --group resolver -o requirements/resolver.lock
 	for name in $(FRAMEWORKS); do $(COMPILE) --upgrade pyproject.toml --extra $$name --group build --group test-$$name -o requirements/integrations/$$name.lock || exit 1; done
 	npm --prefix tests/clients install --package-lock-only --save-exact --ignore-scripts --omit-lockfile-registry-resolved @modelcontextprotocol/inspector@latest
+	npm --prefix clients/typescript install --package-lock-only --save-exact --ignore-scripts --omit-lockfile-registry-resolved
 
 clean:  ## remove the virtual environment and what tools left behind
 	rm -rf $(VENV) $(CLIENTS) $(INTEGRATIONS) tests/clients/node_modules dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -113,4 +124,13 @@ $(INTEGRATIONS)/%/made: pyproject.toml requirements/integrations/%.lock
 
 tests/clients/node_modules/made: tests/clients/package-lock.json
 	npm --prefix tests/clients ci --silent --ignore-scripts --no-audit --no-fund
+	touch $@
+
+.PHONY: clean-typescript
+clean: clean-typescript
+clean-typescript:
+	rm -rf clients/typescript/node_modules clients/typescript/dist
+
+clients/typescript/node_modules/made: clients/typescript/package-lock.json
+	npm --prefix clients/typescript ci --silent --ignore-scripts --no-audit --no-fund
 	touch $@

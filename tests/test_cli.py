@@ -50,8 +50,8 @@ READING = (
 def test_verbs_are_the_ones_this_version_has() -> None:
     assert set(VERBS) == {
         "add", "supersede", "delete", "get", "list", "history", "search", "recall", "decide", "ask", "export",
-        "load", "cache", "check", "backup", "restore", "embed", "purge", "reindex", "label", "fit", "calibrate",
-        "crossfit",
+        "load", "import", "cache", "check", "backup", "restore", "embed", "purge", "reindex", "label", "fit",
+        "calibrate", "crossfit",
         "bench", "report", "advise", "mechanism", "serve", "keys", "mcp", "doctor", "demo", "version",
     }  # fmt: skip
 

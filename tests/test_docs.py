@@ -166,9 +166,8 @@ def test_the_public_workflow_runs_targets_that_exist_on_every_supported_python()
     workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     ran = re.findall(r"run: make ([a-z-]+)", workflow)
-    assert {"lint", "docs", "demo", "test", "test-clients", "test-integrations", "test-deep", "release-check"} == set(
-        ran
-    )
+    checks = {"lint", "docs", "demo", "release-check"}
+    assert set(ran) == checks | {"test", "test-clients", "test-typescript", "test-integrations", "test-deep"}
     assert all(f"\n{target}:" in makefile for target in ran)
     classified = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert re.findall(r'"(3\.\d+)"', workflow.split("matrix:")[1]) == classified

@@ -26,7 +26,7 @@ LAYERS = tuple(
         "model store cache",  # each with its one outside system
         "embedding reranker retrieve operate holds answer perform opening jsonl",  # stages, handed a model or a store
         "memory",  # all of it together
-        "aio mem0 grant serving server mcp cli demo integrations __init__ __main__",  # faces
+        "aio mem0 importing grant serving server mcp cli demo integrations __init__ __main__",  # faces
         "lab",
     )
 )

@@ -5,6 +5,7 @@ options.py  the options that verbs share; text from standard input
 verbs.py    the verbs
 serve.py    serve and keys: memory over HTTP, and who may use it
 mcp.py      mcp: memory as tools for agents
+importing.py  import: notes from other memories and chat exports
 show.py     results for people, and as JSON
 doctor.py   what is configured and what is missing
 story.py    how the demo is told

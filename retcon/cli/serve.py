@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -16,6 +17,7 @@ from retcon.cli import show
 from retcon.cli.options import flag, option
 from retcon.errors import InputError
 from retcon.grant import IDS
+from retcon.server import Upstream
 from retcon.server.keys import Entry, Keys
 from retcon.server.limits import Limits
 
@@ -23,6 +25,7 @@ SERVE = (
     "retcon serve",
     "retcon serve --db agent.db --port 8080 --model http://localhost:8000/v1 --model-name qwen",
     "retcon serve --host 0.0.0.0 --rate 20 --max-seconds 10",
+    "retcon serve --proxy https://api.openai.com/v1 --proxy-key-env OPENAI_API_KEY --proxy-user ann",
 )
 KEYS = (
     "retcon keys add --user-id ann --name laptop",
@@ -72,6 +75,43 @@ class LimitOptions:
     threads: Annotated[int, _limit("--threads", "N", "Reads at once.", most=64)] = _LIMITS.threads
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyOptions:
+    """Where chat requests at /v1 go on to."""
+
+    url: Annotated[
+        str | None, option("--proxy", "URL", "Chat requests at /v1 go on to this OpenAI-compatible endpoint.")
+    ] = None
+    key_env: Annotated[
+        str | None, option("--proxy-key-env", "NAME", "The variable with its key; else the client's own goes on.")
+    ] = None
+    user: Annotated[
+        str | None, option("--proxy-user", "ID", "Whose conversation it is where nothing says so. [default: default]")
+    ] = None
+    budget: Annotated[
+        int | None, option("--proxy-budget", "TOKENS", "Of memory in a request. [default: 1024]", min=0)
+    ] = None
+    recent: Annotated[
+        int | None, option("--proxy-recent", "TOKENS", "Of the newest turns, which stay. [default: 4096]", min=0)
+    ] = None
+    seconds: Annotated[
+        float | None, option("--proxy-timeout", "SECONDS", "For an answer of the endpoint. [default: 300]")
+    ] = None
+
+    def upstream(self) -> Upstream | None:
+        """The endpoint, if one is named."""
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        url, key_env = given.pop("url", None), given.pop("key_env", None)
+        if url is None:
+            if given or key_env:
+                raise InputError("the options of the proxy need the endpoint: --proxy URL")
+            return None
+        key = None if key_env is None else os.environ.get(key_env, "").strip()
+        if key == "":
+            raise InputError(f"--proxy-key-env {key_env}: there is no such variable, or it is empty")
+        return Upstream(base=url, key=key, **given)
+
+
 def serve(
     *,
     host: Annotated[str, option("--host", "HOST", "Where to listen.")] = HOST,
@@ -79,6 +119,7 @@ def serve(
     keys: KeyFile = None,
     setup: opt.Setup,
     language: opt.LanguageName = None,
+    proxy: ProxyOptions,
     reports: Annotated[
         Path | None, option("--reports", "DIR", "Reports of 'retcon report' to show on the page.")
     ] = None,
@@ -93,7 +134,8 @@ def serve(
     """Serve memory over HTTP, with a page to try it.
 
     Without keys it answers this machine only; 'retcon keys add' makes one. The first Ctrl-C or SIGTERM finishes what
-    was accepted, the second ends at once.
+    was accepted, the second ends at once. With --proxy it is a chat endpoint too: long conversations arrive at the
+    model as their newest turns and a recall of the rest.
     """
     from retcon.server.run import check_host
     from retcon.server.run import serve as run
@@ -104,16 +146,22 @@ def serve(
         raise InputError(f"--keys {keys}: there is no key in it; 'retcon keys add --keys {keys}' makes one")
     kept.check()
     check_host(host, kept)  # before a store is made
+    upstream = proxy.upstream()
 
     def ready(url: str) -> None:
         told = f"serving {db} at {url}" + ("" if closed else " (no keys: this machine only)")
         show.document({"url": url}) if as_json else show.out(told)
+        if upstream is not None and not as_json:
+            show.out(f"chat at {url}/v1 goes on to {upstream.base}")
         sys.stdout.flush()
 
     allowed = Limits(**asdict(limits))
     later = embed_in_background
     with closing(kept), setup.open(db, create=True, language=language, embed_in_background=later) as memory:
-        run(memory, host=host, port=port, keys=kept, limits=allowed, reports=reports, log=log.value, ready=ready)
+        run(
+            memory, host=host, port=port, keys=kept, limits=allowed, reports=reports, proxy=upstream, log=log.value,
+            ready=ready,
+        )  # fmt: skip
 
 
 class KeyJob(StrEnum):

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 import retcon
-from retcon.cli import files, show
+from retcon.cli import files, importing, show
 from retcon.cli import mcp as mcps
 from retcon.cli import options as opt
 from retcon.cli import serve as serving
@@ -421,6 +421,9 @@ def load(
     ):  # fmt: skip
         added = memory.load(opt.stdin_lines() if file == "-" else file, progress=progress)
     return show.document({"added": added}) if as_json else show.out(f"added {show.plural(added, 'note')} to {db}")
+
+
+command(*importing.EXAMPLES, name="import")(importing.import_)
 
 
 class CacheJob(StrEnum):

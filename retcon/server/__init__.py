@@ -15,6 +15,7 @@ metrics.py       Prometheus text
 logs.py          JSON lines without anybody's words
 openapi.py       the API's description, and the page at /docs
 page.py          the page at /
+proxy.py         chat requests that go on to another endpoint: history.py, chat_memory.py, upstream.py, relay.py
 run.py           listen, serve, stop without losing what was accepted
 """
 
@@ -28,6 +29,7 @@ from retcon.grant import Grant
 from retcon.memory import Memory
 from retcon.server.keys import Keys
 from retcon.server.limits import Limits
+from retcon.server.upstream import Upstream
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -42,12 +44,14 @@ def create_app(
     limits: Limits | None = None,
     idempotency: Idempotency | None = None,
     reports: Path | None = None,
+    proxy: Upstream | None = None,
 ) -> FastAPI:
     """The ASGI application that serves this memory, which stays the caller's to close.
 
     `keys` say who may come in; without any, only this machine may. `limits` bound what one request may ask for.
     `idempotency` remembers which request was answered how (default: a file beside the store). `reports` is a folder
-    that `retcon report` wrote, shown on the page.
+    that `retcon report` wrote, shown on the page. `proxy` is an OpenAI-compatible endpoint: chat requests at /v1 go on
+    to it, with a memory.
     """
     try:
         from retcon.server.app import build
@@ -55,7 +59,7 @@ def create_app(
         if (error.name or "").split(".")[0] not in ("fastapi", "pydantic", "starlette"):
             raise
         raise MissingExtraError("the REST service", "server") from None
-    return build(memory, keys=keys, limits=limits or Limits(), idempotency=idempotency, reports=reports)
+    return build(memory, keys=keys, limits=limits or Limits(), idempotency=idempotency, reports=reports, proxy=proxy)
 
 
-__all__ = ["Grant", "Keys", "Limits", "create_app"]
+__all__ = ["Grant", "Keys", "Limits", "Upstream", "create_app"]

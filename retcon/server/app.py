@@ -26,13 +26,17 @@ from retcon.grant import Grant
 from retcon.memory import Memory
 from retcon.server import openapi, page, stream
 from retcon.server import schema as s
+from retcon.server.chat_memory import ChatMemory
 from retcon.server.cursors import Cursors
 from retcon.server.idempotency import Idempotency
 from retcon.server.keys import Keys
 from retcon.server.limits import Limits
 from retcon.server.metrics import Metrics
 from retcon.server.middleware import Admission
+from retcon.server.proxy import ChatProxy, add_proxy_routes
 from retcon.server.refusals import Refusal, invalid_request, refusal_of
+from retcon.server.relay import Connections
+from retcon.server.upstream import Upstream
 from retcon.server.verbs import HttpVerbs, Write
 from retcon.server.workers import Workers
 from retcon.serving import error_body
@@ -168,14 +172,16 @@ class Service:
 
 
 def build(
-    memory: Memory, *, keys: Keys | None, limits: Limits, idempotency: Idempotency | None, reports: Path | None
-) -> FastAPI:
+    memory: Memory, *, keys: Keys | None, limits: Limits, idempotency: Idempotency | None, reports: Path | None,
+    proxy: Upstream | None = None,
+) -> FastAPI:  # fmt: skip
     """The application; see `retcon.server.create_app`."""
     if keys is not None:
         keys.check()
     path = ":memory:" if memory.store.in_memory else f"{memory.store.path}.requests"
     once = idempotency or Idempotency(path)
     service = Service(HttpVerbs(memory, limits, Cursors(once.secret)), Workers(limits), once, Metrics())
+    connections = None if proxy is None else Connections(proxy)
     pools = service.workers.pools
     service.metrics.watch("retcon_queued", lambda: {(("pool", name),): pool.queued for name, pool in pools.items()})
     service.metrics.watch("retcon_working", lambda: {(("pool", name),): pool.working for name, pool in pools.items()})
@@ -184,6 +190,8 @@ def build(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         purger = Purger(memory.count_unpurged, memory.purge, every=limits.purge_every)
         yield
+        if connections is not None:
+            await connections.close()
         await asyncio.to_thread(service.workers.close)
         await asyncio.to_thread(purger.close)
         if idempotency is None:
@@ -204,8 +212,19 @@ def build(
     _add_read_routes(app, service)
     _add_recall_routes(app, service)
     _add_service_routes(app, service)
+    if connections is not None:
+        add_proxy_routes(app, _chat_proxy(service, connections), to_json)
     page.mount(app, reports=reports, guard=partial(_for_admins, "reports"))
     return app
+
+
+def _chat_proxy(service: Service, connections: Connections) -> ChatProxy:
+    verbs, upstream = service.verbs, connections.upstream
+    limits = verbs.limits
+    if upstream.budget > limits.budget:
+        raise InputError(f"the proxy's budget is {upstream.budget:,}, this server takes {limits.budget:,} at most")
+    chats = ChatMemory(verbs.memory, service.idempotency.secret, upstream.recent, limits.query, limits.text)
+    return ChatProxy(upstream, connections, chats, verbs, service.workers, service.metrics, service.idempotency)
 
 
 def _responses(out: type[Any] | None, *more: int) -> dict[int | str, dict[str, Any]]:

@@ -88,6 +88,11 @@ class Idempotency:
                 self._sweep()
         return kept, False
 
+    def was_done(self, write: KeyedWrite) -> bool:
+        """Whether the write was done, by any server on this file."""
+        with self._file.use() as connection:
+            return _find(connection, write) is not None
+
     def _remember(self, connection: sqlite3.Connection, write: KeyedWrite, kept: Any) -> None:
         row = (write.owner, write.key, write.fingerprint, json.dumps(kept), self.now())
         try:

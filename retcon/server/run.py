@@ -21,6 +21,7 @@ from retcon.memory import Memory
 from retcon.server import create_app, logs
 from retcon.server.keys import Keys
 from retcon.server.limits import Limits
+from retcon.server.upstream import Upstream
 from retcon.serving import http_server, is_loopback, listen, url_host
 
 HOST, PORT = "127.0.0.1", 8700
@@ -38,16 +39,18 @@ def serve(
     keys: Keys | None = None,
     limits: Limits | None = None,
     reports: Path | None = None,
+    proxy: Upstream | None = None,
     log: str = "info",
     ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve the memory until a signal says stop. `ready` is called with the URL once clients can connect."""
     limits = limits or Limits()
     check_host(host, keys)
-    app = create_app(memory, keys=keys, limits=limits, reports=reports)
+    app = create_app(memory, keys=keys, limits=limits, reports=reports, proxy=proxy)
     try:
+        longest = max(limits.seconds, proxy.seconds if proxy else 0.0)
         server = http_server(
-            app, seconds=limits.seconds + SLACK, grace=limits.seconds + PATIENCE, connections=limits.connections,
+            app, seconds=limits.seconds + SLACK, grace=longest + PATIENCE, connections=limits.connections,
             tell=lambda reason: app.state.service.metrics.count("retcon_refused_total", reason=reason),
         )  # fmt: skip
     except ModuleNotFoundError:

@@ -82,7 +82,7 @@ class EventStream(Response):
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Send what comes; the place of this request is held until its thread is free."""
-        gone = asyncio.ensure_future(_wait_for_end(receive))
+        gone = asyncio.ensure_future(wait_for_end(receive))
         for ending in (gone, self.work):
             ending.add_done_callback(self.channel.end)
         try:
@@ -117,6 +117,7 @@ class EventStream(Response):
         return b""
 
 
-async def _wait_for_end(receive: Receive) -> None:
+async def wait_for_end(receive: Receive) -> None:
+    """Return when the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

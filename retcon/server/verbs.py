@@ -83,7 +83,7 @@ class HttpVerbs:
         def do(keyed: KeyedWrite | None) -> Any:
             linked = self._link(grant, drafts, names)
             named = [_name_draft(draft, keyed, number) for number, draft in enumerate(linked)]
-            self._check_quota(grant, [draft.get("id") for draft in named])
+            self.check_quota(grant, [draft.get("id") for draft in named])
             known = {name for name in names if self._is_stored(name)}
             single = isinstance(what, (str, Mapping))
             with span("retcon.add", notes=len(named)), own_names(names):
@@ -125,7 +125,7 @@ class HttpVerbs:
             with span("retcon.supersede"), own_names(names):
                 stored = self._find_done(new_id, old) if keyed else None
                 if stored is None:
-                    self._check_quota(grant, [new_id])
+                    self.check_quota(grant, [new_id])
                     stored = self.memory.supersede(old.id, text, new_id=new_id, **fields)
             return [stored.id, stored.created_at, old.id]
 
@@ -213,7 +213,7 @@ class HttpVerbs:
             names |= {found[link]: given for link, given in links.items()}
             yield draft | found
 
-    def _check_quota(self, grant: Grant, ids: Sequence[str | None]) -> None:
+    def check_quota(self, grant: Grant, ids: Sequence[str | None]) -> None:
         """Nothing, or an error where so many new notes are over the quota; one that is stored already is none."""
         most = self.limits.key_notes
         if not most or grant.admin:
