@@ -200,7 +200,7 @@ class BudgetFilter:
         return self.keeper.memory.count(json.dumps(item, ensure_ascii=False, default=str))
 
     def _recall(self, items: list[Item], at: int) -> str:
-        """What memory holds on the message: the same through all calls of one turn, so that caches keep their prefix."""
+        """What memory holds on the message: the same in all calls of a turn, so that caches keep their prefix."""
         key = f"{at} {json.dumps(items[at], default=str)}"
         if at == len(items) - 1 or key not in self._recalled:
             self._recalled[key] = self.keeper.recall(_text(items[at]))
