@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
-from retcon import Memory, Note, Where
-from retcon.note import EXTRACT, MARK
+from retcon import Memory, Note, RefusedError, Where
+from retcon.note import EXTRACT, MARK, RETAIN
 from retcon.tokens import check_budget
 from retcon.where import ScopeWords
 
@@ -32,7 +33,7 @@ class Keeper:
         budget, count = self.budget if budget is None else budget, count or self.memory.count
         room = budget - count(f"{HEADING}\n")
         while room > 0 and query.strip():
-            found = self.memory.recall(query, room, where=self.where).text
+            found = self.find(query, room)
             whole = f"{HEADING}\n{found}"
             over = count(whole) - budget
             if not found or over <= 0:
@@ -40,10 +41,32 @@ class Keeper:
             room -= over  # parts may count for less than the whole, and one counter for less than another
         return ""
 
+    def find(self, query: str, budget: int) -> str:
+        """What memory holds on the query within the budget, without filler.
+
+        Where no note shares a word with it, that is every note, whole, as long as all fit: few notes may be put another
+        way than the question.
+        """
+        found = self.memory.recall(query, budget, where=self.where, fill=False)
+        if found.found:
+            return found.text
+        every = self.memory.recall(query, budget, where=self.where, action=RETAIN)
+        held = every.evidence.notes if every.evidence is not None else 0
+        return every.text if held == len(every.sources) and all(each.whole for each in every.sources) else ""
+
     def store(self, turns: Iterable[Mapping[str, Any]], session: str | None = None) -> list[Note]:
-        """The turns that have words, as stored: one note each, in one transaction."""
+        """The turns that have words, as stored: one note each, in one transaction.
+
+        What the owner's hook refuses is left out with a warning: it must not end the conversation.
+        """
         spoken = [turn for turn in turns if str(turn.get("content") or "").strip()]
-        return self.memory.add(spoken, session=session, **self.ids) if spoken else []
+        while spoken:
+            try:
+                return self.memory.add(spoken, session=session, **self.ids)
+            except RefusedError as error:
+                warnings.warn(f"a turn was not kept: {error.reason}", stacklevel=2)
+                spoken.pop((error.number or 1) - 1)
+        return []
 
 
 def shorten(text: str, query: str, budget: int, memory: Memory) -> str:
