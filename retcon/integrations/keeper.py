@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
-from retcon import Memory, Note, RefusedError, Where
+from retcon import Memory, Note, Recall, RefusedError, Where
 from retcon.note import EXTRACT, MARK, RETAIN
 from retcon.tokens import check_budget
 from retcon.where import ScopeWords
@@ -35,24 +35,29 @@ class Keeper:
         while room > 0 and query.strip():
             found = self.find(query, room)
             whole = f"{HEADING}\n{found}"
-            over = count(whole) - budget
-            if not found or over <= 0:
+            cost = count(whole)
+            if not found or cost <= budget:
                 return whole if found else ""
-            room -= over  # parts may count for less than the whole, and one counter for less than another
+            room = narrow(room, budget, cost)
         return ""
 
     def find(self, query: str, budget: int) -> str:
-        """What memory holds on the query within the budget, without filler.
+        """The text of what `look` finds."""
+        found = self.look(query, budget)
+        return found.text if found is not None else ""
+
+    def look(self, query: str, budget: int) -> Recall | None:
+        """What memory holds on the query within the budget, without filler; None where it holds nothing on it.
 
         Where no note shares a word with it, that is every note, whole, as long as all fit: few notes may be put another
         way than the question.
         """
         found = self.memory.recall(query, budget, where=self.where, fill=False)
         if found.found:
-            return found.text
+            return found
         every = self.memory.recall(query, budget, where=self.where, action=RETAIN)
         held = every.evidence.notes if every.evidence is not None else 0
-        return every.text if held == len(every.sources) and all(each.whole for each in every.sources) else ""
+        return every if held == len(every.sources) and all(each.whole for each in every.sources) else None
 
     def store(self, turns: Iterable[Mapping[str, Any]], session: str | None = None) -> list[Note]:
         """The turns that have words, as stored: one note each, in one transaction.
@@ -78,6 +83,11 @@ def shorten(text: str, query: str, budget: int, memory: Memory) -> str:
         desk.add(text)
         found = desk.recall(query if query.strip() else text[:200], budget, action=EXTRACT).text
     return found or (mark if memory.count(mark) <= budget else "")
+
+
+def narrow(room: int, budget: int, cost: int) -> int:
+    """The next smaller room to try, where what was made for this one cost more than the budget by another's count."""
+    return min(room - 1, room * budget // cost)
 
 
 def find_tail(items: Sequence[T], room: int, *, cost: Callable[[T], int], starts: Callable[[T], bool]) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 
 from retcon import Memory, Source
 from retcon.integrations.extra import needs
-from retcon.integrations.keeper import Keeper, shorten
+from retcon.integrations.keeper import Keeper, narrow, shorten
 
 with needs("llamaindex", "memory in LlamaIndex"):
     from llama_index.core.base.llms.types import ChatMessage
@@ -151,10 +151,10 @@ class RetconPostprocessor(BaseNodePostprocessor):
         while room > 0:
             found = desk.recall(query, room)
             packed = [_part(nodes[source.id], source) for source in found.sources]
-            over = self._cost(packed) - self.budget
-            if over <= 0:
+            cost = self._cost(packed)
+            if cost <= self.budget:
                 return sorted(packed, key=lambda node: list(nodes).index(node.node.node_id))
-            room -= over
+            room = narrow(room, self.budget, cost)
         return []
 
     def _count(self, text: str) -> int:

@@ -171,7 +171,7 @@ def test_files_of_others_and_notes_that_are_no_files_do_not_exist(memory: Memory
         ({"command": "view", "path": "/memoriesx"}, "a path begins with /memories"),
         ({"command": "view"}, "view was called with wrong parameters"),
         ({"command": "insert", "path": "/memories/a", "insert_line": 9, "insert_text": "x"}, "lines 0 to 2"),
-        ({"command": "str_replace", "path": "/memories/a", "old_str": "o", "new_str": "x"}, "2 times in lines 1, 2, not"),
+        ({"command": "str_replace", "path": "/memories/a", "old_str": "o", "new_str": "x"}, "2 times in lines 1, 2"),
         ({"command": "delete", "path": "/memories"}, "/memories itself stays"),
         ({"command": "create", "path": "/memories/" + "x" * 2000, "file_text": "x"}, "characters"),
     ],
