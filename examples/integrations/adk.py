@@ -14,7 +14,7 @@ from retcon import Memory
 from retcon.integrations.adk import RetconMemoryService, store_turn
 
 
-class Reader(BaseLlm):
+class Reader(BaseLlm):  # type: ignore[misc]
     """Stands in for a model here, so that the example needs no key: it knows only what the request shows it."""
 
     async def generate_content_async(

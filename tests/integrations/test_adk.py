@@ -141,7 +141,7 @@ def test_event_is_stored_once_with_its_own_time_however_often_its_session_is_add
 def test_entry_can_be_deleted_by_its_user_alone_and_does_not_come_back(memory: Memory) -> None:
     async def scene() -> None:
         service = RetconMemoryService(memory)
-        whose = {"app_name": "app", "user_id": "ann"}
+        whose: Any = {"app_name": "app", "user_id": "ann"}
         await service.add_events_to_memory(**whose, events=[event(1)])
         (entry,) = (await service.search_memory(**whose, query=fact(1).question)).memories
         with pytest.raises(NotFoundError):
