@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import inspect_ai
 import pytest
-from inspect_ai import Task, eval
 from inspect_ai.agent import react
 from inspect_ai.dataset import Sample
 from inspect_ai.model import (
@@ -68,7 +68,7 @@ class Talk:
     """A conversation through Inspect's own compaction handler."""
 
     def __init__(self, strategy: CompactionRetcon) -> None:
-        self.model = get_model("reader/model", custom_outputs=reply)
+        self.model = get_model("reader/model", custom_outputs=reply, memoize=False)
         self.history: list[ChatMessage] = [
             ChatMessageSystem(content="Be brief."),
             ChatMessageUser(content="Let us talk."),
@@ -83,7 +83,7 @@ class Talk:
         self.inputs.append(shown)
         output = await self.model.generate(shown)
         self.history.append(output.message)
-        return output.completion
+        return str(output.completion)
 
 
 def recalled(messages: list[ChatMessage]) -> list[str]:
@@ -134,7 +134,7 @@ def test_fact_of_one_conversation_is_recalled_in_the_next_only_across_samples(me
         await told.handler.compact_input(told.history, force=True)
         asking.history.append(ChatMessageUser(content=fact(7).question))
         shown, _ = await asking.handler.compact_input(asking.history, force=True)
-        return (await asking.model.generate(shown)).completion
+        return str((await asking.model.generate(shown)).completion)
 
     assert asyncio.run(scene(across=True)) == fact(7).answer
     assert asyncio.run(scene(across=False)) == UNKNOWN
@@ -142,7 +142,7 @@ def test_fact_of_one_conversation_is_recalled_in_the_next_only_across_samples(me
 
 def test_what_an_earlier_compaction_showed_is_neither_stored_nor_shown_again(memory: Memory) -> None:
     async def scene() -> None:
-        plan, model = strategy(memory), get_model("reader/model")
+        plan, model = strategy(memory), get_model("reader/model", memoize=False)
         shown = f"{HEADING}\nOld notes.\n{END}"
         messages: list[ChatMessage] = [
             ChatMessageUser(content=f"The task.\n{shown}"),  # as providers that join user messages send it
@@ -167,7 +167,7 @@ def test_tool_output_stays_with_its_call_and_one_that_is_too_long_is_cut(memory:
             ChatMessageAssistant(content="I look it up: the code of the locker.", tool_calls=[call]),
             ChatMessageTool(content=output, tool_call_id="c"),
         ]
-        model = get_model("reader/model")
+        model = get_model("reader/model", memoize=False)
         made, _ = await strategy(memory).compact(model, messages, [])
         assert [message.role for message in made[-2:]] == ["assistant", "tool"]
         assert fact(3).answer in made[-1].text
@@ -203,9 +203,9 @@ def test_agent_of_an_evaluation_answers_from_what_left_its_context(memory: Memor
     sample = Sample(input=f"Look up {steps} facts. {fact(2).question}", target=fact(2).answer)
     plan = strategy(memory, threshold=1000)  # the tools and prompts of the agent take about 370
     agent = react(tools=[look_up()], compaction=plan)
-    (log,) = eval(
-        Task(dataset=[sample], solver=agent, scorer=includes()),
-        model=get_model("reader/model", custom_outputs=act), log_dir=str(tmp_path / "logs"), display="none",
+    (log,) = inspect_ai.eval(
+        inspect_ai.Task(dataset=[sample], solver=agent, scorer=includes(), message_limit=99),
+        model=get_model("reader/model", custom_outputs=act, memoize=False), log_dir=str(tmp_path / "logs"), display="none",
     )  # fmt: skip
     assert log.status == "success", log.error
     assert log.results is not None
