@@ -39,7 +39,7 @@ test-clients: $(VENV)/dev $(CLIENTS)/clients $(CLIENTS)/fastmcp tests/clients/no
 
 # `make test-langchain` runs those of one framework. What resolves beside what is asked of the package index, as it is today.
 test-integrations: $(VENV)/dev $(VENV)/resolver $(FRAMEWORKS:%=test-%)  ## agent frameworks, each in its own environment, and which extras go together
-	$(BIN)/python -m pytest -rs tests/integrations/test_environments.py $(PYTEST)
+	$(BIN)/python -m pytest -n 4 -rs tests/integrations/test_environments.py $(PYTEST)
 
 $(FRAMEWORKS:%=test-%): test-%: $(INTEGRATIONS)/%/made
 	$(INTEGRATIONS)/$*/bin/python -m pytest -rs $(wildcard tests/integrations/test_$(subst -,_,$*)*.py) $(OPTIONS_$*) $(PYTEST)

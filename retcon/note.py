@@ -79,10 +79,11 @@ class Filter:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     condition: Condition | Junction | None = None  # what `filters` ask for
     now: str | None = None  # leaves out notes that have expired by then, UTC to the second; None keeps them
+    without: tuple[str, ...] = ()  # ids of notes that the caller has before it already
 
     def __bool__(self) -> bool:
         """Whether it may leave out notes that have not expired."""
-        plain = self.session is not None or self.since or self.until or self.metadata
+        plain = self.session is not None or self.since or self.until or self.metadata or self.without
         return bool(plain) or self.condition is not None
 
 

@@ -7,7 +7,7 @@ memory.recall("...", 256, where=where)              or the same words as keyword
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import astuple, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, Self, TypedDict, Unpack
@@ -61,6 +61,11 @@ class Where:
     def unexpired(self, now: datetime) -> Self:
         """The same notes, without those that have expired by then."""
         return replace(self, only=replace(self.only, now=validate.utc(now)))
+
+    def without(self, ids: Iterable[str]) -> Self:
+        """The same notes but those with these ids, which the caller has before it already."""
+        listed = tuple(dict.fromkeys(map(validate.note_id, ids)))
+        return replace(self, only=replace(self.only, without=listed))
 
 
 def resolve(where: Where | None, words: WhereWords) -> Where:

@@ -12,6 +12,7 @@ import pytest
 from retcon import Filter, Memory, Scope, Where
 from retcon.errors import InputError
 from retcon.model import FakeChat
+from retcon.retrieve import RETRIEVERS
 
 WORDS: dict[str, Any] = {
     "user_id": "ann", "agent_id": "a", "run_id": "r", "session": "s1", "since": "2026-05-01",
@@ -94,3 +95,26 @@ def test_an_unknown_keyword_is_the_type_error_that_python_raises(memory: Memory,
         (CALLS | WHOLE)[call](memory, usr_id="ann")
     with pytest.raises(TypeError, match=r"^Where.of\(\) got an unexpected keyword argument 'usr_id'$"):
         Where.of(usr_id="ann")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("retriever", RETRIEVERS)
+@pytest.mark.parametrize("words", [{}, {"user_id": "ann"}, {"session": "s1"}, {"filters": {"metadata.n": None}}])
+def test_notes_that_the_caller_has_are_left_out_whatever_else_is_asked(
+    memory: Memory, retriever: str, words: dict[str, Any]
+) -> None:
+    where = Where.of(**words)
+    with Memory(memory.store.path, retriever=retriever) as opened:
+        for query in ("cat", "zebra"):  # found by its words, and as filler
+            every = {source.id for source in opened.recall(query, 500, where=where).sources}
+            for each in every:
+                left = opened.recall(query, 500, where=where.without([each, "nobody's"]))
+                assert {source.id for source in left.sources} == every - {each}
+        listed = [note.id for note in opened.get_all(where=where)]
+        left_listed = [note.id for note in opened.get_all(where=where.without(["1"]))]
+        assert left_listed == [each for each in listed if each != "1"]
+
+
+def test_an_expired_note_stays_left_out_beside_those_the_caller_has(memory: Memory) -> None:
+    memory.add("The cat was at the vet.", id="4", user_id="ann", expires_at="2026-05-05")
+    found = memory.search("cat", where=Where.of(user_id="ann").without(["1"]))
+    assert [hit.id for hit in found] == ["2"]

@@ -62,7 +62,7 @@ class CompactionRetcon(CompactionStrategy):
         first = await self._find_tail(model, talk)
         run = str(messages[0].id) if messages else None
         await asyncio.to_thread(self._store, talk if self.across else talk[:first], run)
-        recalled = await self._recall(model, _query(head, talk), run)
+        recalled = await self._recall(model, _query(head, talk), run, talk[first:])
         shown = [ChatMessageUser(content=f"{recalled}\n{END}", metadata={"retcon": True})] if recalled else []
         return [*head, *shown, *(talk[first:] or self._cut(_last_step(talk)))], None
 
@@ -76,8 +76,10 @@ class CompactionRetcon(CompactionStrategy):
             first = at if talk[at].role != "tool" else first
         return first
 
-    async def _recall(self, model: Model, query: str, run: str | None) -> str:
+    async def _recall(self, model: Model, query: str, run: str | None, shown: Sequence[ChatMessage]) -> str:
+        """What memory holds on the query, without what is shown anyway; it fits as the model counts."""
         keeper = self._keeper(None if self.across else run)
+        keeper.where = keeper.where.without(self._names(shown, run))
         room = self.budget
         while room > 0:
             found = await asyncio.to_thread(keeper.recall, query, room)
@@ -91,12 +93,18 @@ class CompactionRetcon(CompactionStrategy):
         whose: ScopeWords = {**self._scope} if run is None else {**self._scope, "run_id": run}
         return Keeper(self.notes, self.budget, whose)
 
+    def _names(self, talk: Sequence[ChatMessage], run: str | None) -> list[str]:
+        """The ids of the messages' notes: those of a sample have names of their own."""
+        name = bound_to(self._keeper(run).where.scope).name
+        return [name(each.id or each.text) for each in talk]
+
     def _store(self, talk: Sequence[ChatMessage], run: str | None) -> None:
-        """Keep the messages, each once: those of a sample have names of their own."""
-        keeper = self._keeper(run)
-        name = bound_to(keeper.where.scope).name
-        said = [{"id": name(each.id or each.text), "content": each.text, "speaker": each.role} for each in talk]
-        keeper.store(said)
+        """Keep the messages, each once."""
+        names = self._names(talk, run)
+        said = [
+            {"id": name, "content": each.text, "speaker": each.role} for name, each in zip(names, talk, strict=True)
+        ]
+        self._keeper(run).store(said)
 
     def _cut(self, step: list[ChatMessage]) -> list[ChatMessage]:
         """A step that is too long by itself, with the outputs of its tools cut to the sentences that matter."""

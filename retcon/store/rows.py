@@ -155,6 +155,9 @@ def conditions(scope: Scope, only: Filter) -> tuple[list[str], list[Any]]:
     if only.now is not None:
         where.append(UNEXPIRED)
         values.append(only.now)
+    if only.without:
+        where.append("note.id NOT IN (SELECT value FROM json_each(?))")
+        values.append(json.dumps(only.without))
     return where, values
 
 

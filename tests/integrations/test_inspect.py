@@ -106,6 +106,8 @@ def test_300_turns_stay_within_the_budget_lose_no_fact_and_ask_for_the_same_work
         assert all(fact(number).told in everything for number in range(TURNS))
         assert HEADING not in "\n".join(note.text for note in memory.get_all())
         for shown in talk.inputs:
+            visible = {message.text for message in shown if not (message.metadata or {}).get("retcon")} - {"Noted."}
+            assert not [text for text in visible if "code" in text and text in "".join(recalled(shown))]
             assert await talk.model.count_tokens(shown) <= THRESHOLD
             assert [await talk.model.count_tokens(text) <= BUDGET for text in recalled(shown)] in ([], [True])
             assert text_of(shown).startswith("Be brief.\nLet us talk.")
@@ -205,7 +207,8 @@ def test_agent_of_an_evaluation_answers_from_what_left_its_context(memory: Memor
     agent = react(tools=[look_up()], compaction=plan)
     (log,) = inspect_ai.eval(
         inspect_ai.Task(dataset=[sample], solver=agent, scorer=includes(), message_limit=99),
-        model=get_model("reader/model", custom_outputs=act, memoize=False), log_dir=str(tmp_path / "logs"), display="none",
+        model=get_model("reader/model", custom_outputs=act, memoize=False), display="none",
+        log_dir=str(tmp_path / "logs"),
     )  # fmt: skip
     assert log.status == "success", log.error
     assert log.results is not None
