@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from integrations.talk import TURNS, Counted, check_flat, check_kept, fact
 
@@ -149,7 +149,7 @@ def test_recalled_text_holds_the_budget_by_any_count_heading_included(budget: in
 
 def test_few_notes_are_shown_whole_where_the_question_shares_no_word_with_them_and_many_are_not(memory: Memory) -> None:
     keeper = Keeper(memory, 128, {"user_id": "ann"})
-    keeper.store([{"role": "user", "content": "Pixel sleeps on the sofa."}])
+    keeper.store([{"role": "user", "content": text} for text in ("Pixel sleeps on the sofa.", "Noted.", "Noted.")])
     assert keeper.recall("Volcano?").startswith(HEADING)
     keeper.store([{"role": "user", "content": f"Remark {number} on the garden in spring."} for number in range(60)])
     assert keeper.recall("Volcano?") == ""
@@ -168,7 +168,9 @@ def test_turn_that_the_owner_refuses_is_left_out_with_a_warning_and_the_others_a
         assert [note.text for note in stored] == ["one", "two"]
 
 
-@given(st.text(max_size=400).filter(lambda text: text.isascii()), st.integers(0, 60))
+@example(" " * 400, 3)
+@example("a \ud800 b " * 40, 9)
+@given(st.text(max_size=400), st.integers(0, 60))
 def test_shortened_text_fits(text: str, budget: int) -> None:
     with Memory(":memory:") as memory:
         cut = shorten(text, "Which code opens it?", budget, memory)

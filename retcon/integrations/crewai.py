@@ -75,9 +75,10 @@ class RetconMemory(Memory):
         if private:
             raise InputError("records are kept apart by user_id, not as private: give each user a RetconMemory")
         path = join_scope_paths(self.root_scope if root_scope is None else root_scope, scope)
+        weight = self.default_importance if importance is None else importance
         about = {"metadata": metadata or {}, "categories": categories or [], "source": source}
         records = [
-            MemoryRecord(content=text, scope=path, importance=importance or self.default_importance, **about)
+            MemoryRecord(content=text, scope=path, importance=weight, **about)
             for text in contents
             if text.strip() and not self.read_only
         ]

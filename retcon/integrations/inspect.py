@@ -25,6 +25,7 @@ with needs("inspect", "memory in Inspect"):
     from inspect_ai.tool import ToolInfo
 
 END = "(end of what memory holds)"
+CUT = "retcon_cut"  # marks a message whose text was shortened
 QUERY = 2000  # characters: of the task and the newest messages
 _SHOWN = re.compile(rf"{re.escape(HEADING)}\n.*?{re.escape(END)}\s*", re.DOTALL)
 
@@ -99,7 +100,8 @@ class CompactionRetcon(CompactionStrategy):
         return [name(each.id or each.text) for each in talk]
 
     def _store(self, talk: Sequence[ChatMessage], run: str | None) -> None:
-        """Keep the messages, each once."""
+        """Keep the messages, each once; of one that was cut, the whole is kept already."""
+        talk = [each for each in talk if not (each.metadata or {}).get(CUT)]
         names = self._names(talk, run)
         said = [
             {"id": name, "content": each.text, "speaker": each.role} for name, each in zip(names, talk, strict=True)
@@ -111,11 +113,15 @@ class CompactionRetcon(CompactionStrategy):
         room = self.keep // max(sum(message.role == "tool" for message in step), 1)
         query = step[0].text if step else ""
         return [
-            message.model_copy(update={"content": shorten(message.text, query, room, self.notes)})
-            if message.role == "tool"
-            else message
+            _replaced(message, shorten(message.text, query, room, self.notes)) if message.role == "tool" else message
             for message in step
         ]
+
+
+def _replaced(message: ChatMessage, text: str) -> ChatMessage:
+    """The message with a shorter text, as one of its own: the note of the first one stays what it is."""
+    about = {**(message.metadata or {}), CUT: True}
+    return message.model_copy(update={"content": text, "id": f"{message.id}-cut", "metadata": about})
 
 
 def _clean(message: ChatMessage) -> ChatMessage | None:

@@ -57,7 +57,8 @@ class Keeper:
             return found
         every = self.memory.recall(query, budget, where=self.where, action=RETAIN)
         held = every.evidence.notes if every.evidence is not None else 0
-        return every if held == len(every.sources) and all(each.whole for each in every.sources) else None
+        whole = all(each.whole for each in every.sources) and all(each.code == "duplicate" for each in every.dropped)
+        return every if whole and held <= len(every.cluster.hits) else None
 
     def store(self, turns: Iterable[Mapping[str, Any]], session: str | None = None) -> list[Note]:
         """The turns that have words, as stored: one note each, in one transaction.
@@ -78,7 +79,9 @@ def shorten(text: str, query: str, budget: int, memory: Memory) -> str:
     """The sentences of the text that matter for the query, verbatim, within the budget by the memory's counter."""
     if memory.count(text) <= budget:
         return text
-    mark = MARK.strip()
+    mark, text = MARK.strip(), text.encode("utf-8", "replace").decode()  # half a surrogate pair is no text
+    if not text.strip():
+        return ""
     with Memory(":memory:", counter=memory.count, stamp=False) as desk:
         desk.add(text)
         found = desk.recall(query if query.strip() else text[:200], budget, action=EXTRACT).text

@@ -136,8 +136,9 @@ def test_update_is_a_newer_version_and_forget_takes_all(memory: Memory) -> None:
     assert [match.record.content for match in kept.recall("cat")] == ["My cat is Pixel."]
     assert [note.text for note in memory.history(record.id)] == ["My cat is Pixie.", "My cat is Pixel."]
     assert kept.list_records()[0].metadata == {"sure": True}
+    assert kept.remember("Nothing much.", importance=0.0).importance == 0.0  # type: ignore[union-attr]
     assert kept.forget(record_ids=[record.id, "none"]) == 1
-    assert memory.get_all(superseded=True) == []
+    assert [note.text for note in memory.get_all(superseded=True)] == ["Nothing much."]
 
 
 def test_private_records_and_vectors_are_refused_in_one_line(memory: Memory) -> None:

@@ -174,7 +174,11 @@ def test_tool_output_stays_with_its_call_and_one_that_is_too_long_is_cut(memory:
         assert [message.role for message in made[-2:]] == ["assistant", "tool"]
         assert fact(3).answer in made[-1].text
         assert await model.count_tokens(made[-1:]) <= KEEP
-        assert output in [note.text for note in memory.get_all()]
+        messages = [*made, ChatMessageUser(content="Go on."), ChatMessageAssistant(content="word " * KEEP)]
+        await strategy(memory).compact(model, messages, [])
+        texts = [note.text for note in memory.get_all()]
+        assert output in texts
+        assert made[-1].text not in texts
 
     asyncio.run(scene())
 
