@@ -65,7 +65,7 @@ class Keeper:
 
         What the owner's hook refuses is left out with a warning: it must not end the conversation.
         """
-        spoken = [turn for turn in turns if str(turn.get("content") or "").strip()]
+        spoken = [{**turn, "content": _whole(turn["content"])} for turn in turns if (turn.get("content") or "").strip()]
         while spoken:
             try:
                 return self.memory.add(spoken, session=session, **self.ids)
@@ -75,11 +75,16 @@ class Keeper:
         return []
 
 
+def _whole(text: str) -> str:
+    """The text with a question mark for half a surrogate pair, which no note can hold."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def shorten(text: str, query: str, budget: int, memory: Memory) -> str:
     """The sentences of the text that matter for the query, verbatim, within the budget by the memory's counter."""
     if memory.count(text) <= budget:
         return text
-    mark, text = MARK.strip(), text.encode("utf-8", "replace").decode()  # half a surrogate pair is no text
+    mark, text = MARK.strip(), _whole(text)
     if not text.strip():
         return ""
     with Memory(":memory:", counter=memory.count, stamp=False) as desk:

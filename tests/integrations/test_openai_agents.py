@@ -66,6 +66,7 @@ def test_fact_of_one_conversation_is_recalled_in_the_next_within_the_budget(memo
     assert model.last_call is not None
     shown = model.last_call.input[0]["content"].removesuffix(fact(7).question).strip()
     assert shown.startswith(HEADING)
+    assert fact(7).question not in shown
     assert memory.count(shown) <= RECALL
 
 
