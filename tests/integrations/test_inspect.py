@@ -155,6 +155,7 @@ def test_what_an_earlier_compaction_showed_is_neither_stored_nor_shown_again(mem
         made, _ = await plan.compact(model, messages, [])
         assert "Old notes." not in text_of(made)
         assert made[0].text.strip() == "The task."
+        assert all(message.text.strip() for message in made)
         assert not [note for note in memory.get_all() if "Old notes." in note.text]
 
     asyncio.run(scene())
