@@ -148,8 +148,8 @@ def test_what_an_earlier_compaction_showed_is_neither_stored_nor_shown_again(mem
         shown = f"{HEADING}\nOld notes.\n{END}"
         messages: list[ChatMessage] = [
             ChatMessageUser(content=f"The task.\n{shown}"),  # as providers that join user messages send it
-            ChatMessageUser(content=shown, metadata={"retcon": True}),
             *(ChatMessageAssistant(content=fact(number).told) for number in range(12)),
+            ChatMessageUser(content=shown, metadata={"retcon": True}),
             ChatMessageUser(content="Go on."),
         ]
         made, _ = await plan.compact(model, messages, [])
