@@ -451,6 +451,25 @@ def test_beside_the_framework_s_summaries_what_they_replaced_is_recalled_and_no_
     assert not [note for note in notes.get_all() if "They talked" in note.text]
 
 
+def test_a_summary_beside_what_the_user_says_next_is_not_taken_for_theirs(notes: Memory) -> None:
+    def fail(_: list[BaseMessage]) -> AIMessage:
+        raise RuntimeError("the model is down")
+
+    summaries = SummarizationMiddleware(
+        fake_model(), trigger=("messages", 5), keep=("messages", 1), summarizer=lambda _: "They talked."
+    )
+    agent = Agent(notes, user_id="ann", before=[summaries])
+    agent.say("My cat is called Pixel.")
+    agent.say("My dog is called Bo.")
+    agent.model.answer = fail
+    with pytest.raises(RuntimeError, match="down"):
+        agent.say("The rent is 725.")
+    assert [message.type for message in agent.state()] == ["human", "human"]  # the summary, and what was said
+    agent.model.answer = answer_from_memory
+    agent.say("And now?")
+    assert not [note for note in notes.get_all() if "They talked" in note.text]
+
+
 def test_it_composes_with_a_plain_agent_of_two_lines(notes: Memory) -> None:
     graph = create_agent(fake_model(), middleware=[BudgetedMemory(notes)])
     graph.invoke({"messages": [("user", "My cat is called Pixel.")]})
