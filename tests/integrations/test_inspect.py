@@ -35,7 +35,9 @@ from retcon.tokens import counter
 
 BUDGET, KEEP, THRESHOLD = 150, 250, 700
 ESTIMATE = counter("estimate")
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # its streams, which it leaves open
+pytestmark = pytest.mark.filterwarnings(  # streams that it leaves open, and its retries with the newest tenacity
+    "ignore::ResourceWarning", "ignore:The 'initial' parameter is deprecated:DeprecationWarning"
+)
 
 
 class Reader(MockLLM):
