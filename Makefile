@@ -6,8 +6,9 @@ CLIENTS ?= .venv-clients
 INTEGRATIONS ?= .venv-integrations
 # Agent frameworks, by the names of their extras. Pins of one may exclude another's, so each has an environment of its own
 # (requirements/integrations/NAME.lock: the extra, and the group test-NAME) for its tests (tests/integrations/test_NAME*.py).
-FRAMEWORKS := langchain
+FRAMEWORKS := langchain openai-agents llamaindex pydantic-ai anthropic adk crewai inspect
 OPTIONS_langchain := -o asyncio_mode=auto -o asyncio_default_fixture_loop_scope=function  # of plugins that its own suite brings
+OPTIONS_crewai := -W ignore::ImportWarning -W ignore::DeprecationWarning  # raised while it is imported
 PYTEST ?=
 PIP := $(BIN)/pip --disable-pip-version-check
 LOCKED := $(PIP) install -q --require-hashes --only-binary :all:

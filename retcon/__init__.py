@@ -1,5 +1,6 @@
 """retcon (RETain or CONsolidate): memory for language agents under a token budget."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from retcon.errors import RefusedError, RetconError
@@ -28,6 +29,7 @@ from retcon.where import Where
 
 if TYPE_CHECKING:
     from retcon.aio import AsyncMemory
+    from retcon.integrations.tools import tools
 
 __version__ = "0.1.0"
 __all__ = [
@@ -56,12 +58,13 @@ __all__ = [
     "Usage",
     "Where",
     "__version__",
+    "tools",
 ]  # fmt: skip
+
+_LATE = {"AsyncMemory": "retcon.aio", "tools": "retcon.integrations.tools"}  # loaded at first use: one brings asyncio
 
 
 def __getattr__(name: str) -> Any:
-    if name != "AsyncMemory":  # loaded at first use: it brings asyncio
+    if name not in _LATE:
         raise AttributeError(f"module 'retcon' has no attribute {name!r}")
-    from retcon.aio import AsyncMemory
-
-    return AsyncMemory
+    return getattr(import_module(_LATE[name]), name)
