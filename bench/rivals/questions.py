@@ -19,10 +19,11 @@ from functools import cache
 from bench import grid
 from bench.domains import KINDS, PREREG, WAVES, read_ids, spread
 from bench.domains import load as load_domain
+from bench.runs import COMPARED
 from bench.unanswerable import MADE, kind_of, twin_of
 from retcon.lab.data.question import BenchmarkQuestion, answerable
 
-DOMAINS = ("locomo", "friendsqa", "timeqa", "factcon")
+DOMAINS = COMPARED
 BUDGETS = (64, 128, 256, 512)
 PART = "rivals"
 SEED = 20261117
