@@ -1,8 +1,8 @@
 """What a rival is: it takes in a history, and gives what it would show for a question. We cut that to the budget.
 
 Every rival gets the same turns in the same words (date, speaker, text), in batches that follow the sessions. What it
-gives are pieces, the best first; whole pieces are taken in that order while they fit, and the first that does not is cut
-where the budget ends. So no rival loses anything to a gap at the end.
+gives are pieces, the best first; whole pieces are taken in that order while they fit, and the first that does not is
+cut where the budget ends. So no rival loses anything to a gap at the end.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
     python -m bench.rivals.contexts --out DIR --folder MODEL --systems longllmlingua   those that load one
     python -m bench.rivals.contexts --list                                             what there is
 
-A history is the unit: its lines are written once it is done, and one that is there is not done again. A rival that fails
-on a history writes why instead, and its questions have no context. The files hold text of the benchmarks: they are not
-committed.
+A history is the unit: its lines are written once it is done, and one that is there is not done again. A rival that
+fails on a history writes why instead, and its questions have no context. The files hold text of the benchmarks and
+are not committed.
 """
 
 from __future__ import annotations
@@ -164,9 +164,8 @@ def main() -> None:
             print(f"{each.name:26}{'model' if each.model else 'folder' if each.folder else '':8}{each.title}")
         return
     options.out.mkdir(parents=True, exist_ok=True)
-    able = [
-        s.name for s in SYSTEMS.values() if not (s.model and not options.endpoint or s.folder and not options.folder)
-    ]
+    given = {"model": bool(options.endpoint), "folder": bool(options.folder)}
+    able = [each.name for each in SYSTEMS.values() if all(given[need] for need in given if getattr(each, need))]
     names = options.systems.split(",") if options.systems else able
     encode, urls, turn = Encoder(), cycle(options.endpoint or [None]), threading.Lock()
 

@@ -32,7 +32,7 @@ class Encoder:
         where = folder or find_folder()
         self.torch, self.device = torch, device or ("cuda" if torch.cuda.is_available() else "cpu")
         self._tokenizer = AutoTokenizer.from_pretrained(where, local_files_only=True)
-        self._model: Any = AutoModel.from_pretrained(where, local_files_only=True).to(self.device).eval()
+        self._model: Any = AutoModel.from_pretrained(where, local_files_only=True).float().to(self.device).eval()
         self._lock, self._file = threading.Lock(), _open(os.environ.get("RETCON_VECTORS"))
         self._known = dict(_read(self._file))
 

@@ -1,7 +1,8 @@
 """A batch that callers join and leave while it runs: rows come in one by one, and each is handed back as it ends.
 
 `retcon.lab.gpu.flow` says all rows of a list to their end. Here the list never ends: between two tokens, rows that have
-arrived are read and put beside those under way. Joining costs about as much as a few tokens, so arrivals wait for a few.
+arrived are read and put beside those under way. Joining costs about as much as a few tokens, so arrivals wait
+for a few.
 """
 
 from __future__ import annotations

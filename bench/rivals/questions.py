@@ -3,7 +3,7 @@
     python -m bench.rivals.questions              count what the files in bench/prereg name
     python -m bench.rivals.questions --write      draw anew and write them (done once, before any outcome existed)
 
-A memory that writes at ingest pays for every history, so few histories are drawn, and of these many questions. Histories
+A memory that writes at ingest pays for every history, so few histories are drawn, and of these many questions. They
 are taken in a drawn order until the answerable questions suffice; of LoCoMo the two shortest are taken. No question is
 in a wave that any policy of ours was learned on. One that was made from another is drawn only where that one is.
 """

@@ -1,7 +1,7 @@
 """After A-MEM: every turn becomes a note with keywords and a context of one line, written by a model, and has links.
 
-A note is found by its text with what was written about it, and is linked to its nearest earlier notes; what is shown are
-the notes found and, after each, those that it links to. Neighbours are not rewritten as new notes come.
+A note is found by its text with what was written about it, and is linked to its nearest earlier notes; what is shown
+are the notes found and, after each, those that it links to. Neighbours are not rewritten as new notes come.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ from retcon.note import Note
 
 DECAY = 0.995
 PROMPT = (
-    "On a scale of 1 to 10, where 1 is an everyday matter (brushing teeth, making the bed) and 10 is a turning point in a"
-    " life (a break-up, a place at a university), how important is this memory likely to be?\nMemory: {turn}\nReply with"
-    " one number."
+    "On a scale of 1 to 10, where 1 is an everyday matter (brushing teeth, making the bed) and 10 is a turning point in"
+    " a life (a break-up, a place at a university), how important is this memory likely to be?\nMemory: {turn}\nReply"
+    " with one number."
 )
 _NUMBER = re.compile(r"\d+")
 

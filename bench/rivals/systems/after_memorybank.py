@@ -1,4 +1,4 @@
-"""After MemoryBank: what is not recalled fades along a forgetting curve, R = exp(-t / S), and each recall strengthens it.
+"""After MemoryBank: what is not recalled fades along a forgetting curve, exp(-t / S), and each recall strengthens it.
 
 Time goes by sessions, since some histories have no dates. Recalls happen as the history goes on: what is said anew
 recalls the nearest older turns if they are near enough. Shown is what is near to the question and has not faded.

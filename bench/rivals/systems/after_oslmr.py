@@ -1,7 +1,7 @@
 """After OSL-MR: what to retain is learned under a bound on what may be kept; here a share of a history's tokens.
 
-A linear score of a turn, from what is known when it is stored, is fitted to which turns turned out to be evidence in the
-other domains (never the one at hand). Turns are kept by score per token until the bound; search then goes over those.
+A linear score of a turn, from what is known when it is stored, is fitted to which turns turned out to be evidence in
+the other domains (never the one at hand). Turns are kept by score per token until the bound, and search goes over them.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from bench.rivals.base import TOP_K, Setup, batches
 from bench.rivals.encoder import DIM
@@ -38,10 +39,12 @@ class Manager:
         return [_text(each.value) for each in found]
 
 
-def _text(value: object) -> str:
-    inner = value.get("content", value) if isinstance(value, dict) else value
-    held = inner.get("content", inner) if isinstance(inner, dict) else inner
-    return held if isinstance(held, str) else json.dumps(held)
+def _text(value: Any) -> str:
+    """The text of a memory, however deep it lies."""
+    while not isinstance(value, str):
+        inner = value.get("content") if isinstance(value, dict) else getattr(value, "content", None)
+        value = json.dumps(value, default=str) if inner is None else inner
+    return value
 
 
 def parsed(call: Call) -> bool:

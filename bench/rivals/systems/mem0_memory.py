@@ -1,7 +1,7 @@
 """Mem0, the open package: `infer=False` stores turns, `infer=True` has a model extract memories from each batch.
 
-Local Qdrant in a folder of its own, as its quickstart has it, MiniLM through its LangChain adapter. It has no timestamps
-of its own in the open package, so a turn's date stands in its text, where the model can read it.
+Local Qdrant in a folder of its own, as its quickstart has it, MiniLM through its LangChain adapter. It takes no
+timestamps in the open package, so a turn's date stands in its text, where the model can read it.
 """
 
 from __future__ import annotations
