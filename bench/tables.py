@@ -38,6 +38,7 @@ from bench.load import table as load_table
 from bench.operators import table as operator_table
 from bench.pilot import tables as pilot_tables
 from bench.retrieval import table as retrieval_table
+from bench.rivals.page import TABLES as RIVALS
 from bench.speed.hybrid import table as hybrid_table
 from bench.speed.page import section as speed_section
 from bench.speed.page import table as speed_goals
@@ -148,6 +149,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **{f"pilot-{name}": partial(_pilot, f"pilot-{name}") for name in PILOT},
     **{name: partial(_finding, name) for name in FINDING},
     **{name: partial(_travel, name) for name in TRAVEL},
+    **RIVALS,
     **shown_tables(),
     **judge_tables(),
     **headline_tables(),

@@ -1,7 +1,7 @@
 """Contexts of all rivals -> replies and verdicts: the same reader and the same judges as ours, with our own prompts.
 
     python -m bench.rivals.answers --model FOLDER --contexts DIR --out OUT       replies alone, resumable
-    python -m bench.rivals.answers --replies OUT/rivals.replies.jsonl.gz --contexts DIR --rows bench/results/rows
+    python -m bench.rivals.answers --replies OUT --contexts DIR --rows bench/results/rows
 
 The first needs the model, and asks in large batches. The second makes rows from kept replies, with no model at all:
 numbers and ids, no one's words.
@@ -124,29 +124,30 @@ def main() -> None:
     parser.add_argument("--model-name", help="its name at an endpoint")
     parser.add_argument("--contexts", type=Path, action="append", required=True, help="folders with contexts")
     parser.add_argument("--systems", help="names with commas; by default all that have contexts")
-    parser.add_argument("--replies", type=Path, action="append", default=[], help="kept replies to start from")
+    parser.add_argument(
+        "--replies", type=Path, action="append", default=[], help="folders of kept replies to start from"
+    )
     parser.add_argument("--chunk", type=int, default=2048)
     parser.add_argument("--batch-tokens", type=int, default=1_000_000, help="of a transformers folder")
     parser.add_argument("--out", type=Path, help="where replies are kept and exported")
-    parser.add_argument("--export", default="rivals", help="name of the exported file")
     parser.add_argument("--rows", type=Path, help="write rows there")
     options = parser.parse_args()
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
     cache = ReplyCache(options.out / "replies.db" if options.out else ":memory:", max_bytes=1 << 36)
-    for path in options.replies:
+    for path in (path for folder in options.replies for path in sorted(folder.glob("*.replies.jsonl.gz"))):
         restore(path, cache)
     chat = open_model(options.model, options.model_name, MODEL, options.batch_tokens)
     names = options.systems.split(",") if options.systems else list(SYSTEMS)
-    noted, rows = RecordingCache(cache), list[dict[str, Any]]()
+    rows: list[dict[str, Any]] = []
     for name in names:
-        cells = shown(options.contexts, [name])
-        if cells:
+        noted = RecordingCache(cache)
+        if cells := shown(options.contexts, [name]):
             made = measure(cells, chat, noted, chunk=options.chunk)
             rows += made
             print(f"{time.strftime('%H:%M:%S')} {name}: {len(made)} of {len(cells)}", flush=True)
             if options.out:
-                noted.export(options.out / f"{options.export}.replies.jsonl.gz")
+                noted.export(options.out / f"{name}.replies.jsonl.gz")
     if options.rows:
         write(rows, options.rows / "rivals.parquet")
         write(histories(options.contexts, names), options.rows / "rivals-histories.parquet")

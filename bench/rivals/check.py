@@ -75,15 +75,16 @@ def join(messages: Sequence[dict[str, Any]], tools: Sequence[Any] | None) -> str
 def check(system: System, setup: Setup) -> dict[str, Any]:
     """Whether what was said comes back, and what that took."""
     meter = Meter(system, setup.endpoint)
+    budget = 64 if system.folder else 256  # what compresses gets less room than there is text
     found: list[str] = []
     try:
         rival = system.open(setup)
         long = system.name in ("langchain-summary", "after-memgpt")  # they begin to write once a chat is long
         meter.measure(lambda: rival.add(history(260 if long else 1)))
-        meter.measure(lambda: found.extend(rival.context(QUESTION, 256)))
+        meter.measure(lambda: found.extend(rival.context(QUESTION, budget)))
     except Exception as error:
         return {"system": system.name, "works": False, "why": f"{type(error).__name__}: {str(error)[:300]}"}
-    text, spent = fit(found, 256), meter.total
+    text, spent = fit(found, budget), meter.total
     works = EXPECTED in text or system.name == "newest"
     return {
         "system": system.name, "works": works, "shown": text[:300], "calls": spent.calls, "unparsed": spent.unparsed,

@@ -66,12 +66,14 @@ def parsed(call: Call) -> bool:
     from mem0.memory.utils import extract_json, remove_code_blocks
 
     text = remove_code_blocks(call.text)
-    for read in (lambda: text, lambda: extract_json(text)):
+    try:
+        found: Any = json.loads(text, strict=False)
+    except ValueError:
         try:
-            return isinstance(json.loads(read(), strict=False).get("memory", []), list)
-        except (ValueError, AttributeError):
-            continue
-    return False
+            found = json.loads(extract_json(text), strict=False)
+        except ValueError:
+            return False
+    return isinstance(found, dict) and isinstance(found.get("memory", []), list)
 
 
 def open(name: str, setup: Setup) -> Mem0:  # noqa: A001

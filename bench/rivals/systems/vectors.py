@@ -41,7 +41,8 @@ class Vectors:
 
     def best(self, scores: NDArray[np.floating], k: int = TOP_K) -> list[int]:
         """Places of the highest scores, best first; of equals the earlier."""
-        return np.argsort(-scores, kind="stable")[:k].tolist()
+        places: list[int] = np.argsort(-scores, kind="stable")[:k].tolist()
+        return places
 
     def nearest(self, question: str, k: int = TOP_K) -> list[str]:
         """The nearest texts."""
