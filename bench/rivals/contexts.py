@@ -64,7 +64,7 @@ class Log:
         self.done = {(row["domain"], row["conversation"]) for row in read(path) if row["what"] == "history"}
 
     def add(self, rows: Sequence[dict[str, Any]]) -> None:
-        text = "".join(json.dumps(row) + "\n" for row in rows)
+        text = "\n" + "".join(json.dumps(row) + "\n" for row in rows)  # what a kill left of a line ends here
         with self._lock, self.path.open("a", encoding="utf-8") as file:
             file.write(text)
 

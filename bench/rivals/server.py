@@ -102,6 +102,8 @@ class Kept:
             if each.is_file():
                 self._load(each)
         self._file = path.open("a", encoding="utf-8") if path else None
+        if self._file and self._file.tell():
+            self._file.write("\n")  # what a kill left of a line ends here
 
     def _load(self, path: Path) -> None:
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -109,11 +111,17 @@ class Kept:
                 row = json.loads(line)
             except ValueError:  # the last line of a run that was killed
                 continue
-            self._known[row.pop("key")] = Said(**row)
+            key = row.pop("key")
+            self._known[key] = Said(**row)
 
     def get(self, key: str) -> Said | None:
         with self._lock:
             return self._known.get(key)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file:
+            self._file.close()
 
     def put(self, key: str, said: Said) -> None:
         with self._lock:
