@@ -53,6 +53,7 @@ lock: $(VENV)/made  ## pin the newest versions that pyproject.toml allows, with 
 	$(COMPILE) --upgrade --group model --no-deps -o requirements/model.lock
 	$(COMPILE) --upgrade --group encoders --no-deps -o requirements/encoders.lock
 	$(COMPILE) --upgrade --group transformers -c requirements/dev.lock -o requirements/transformers.lock
+	$(COMPILE) --upgrade --group rivals --no-emit-package torch -o requirements/rivals.lock
 	$(COMPILE) --upgrade pyproject.toml --extra mcp --extra server --extra http --group build --group clients -o requirements/clients.lock
 	$(COMPILE) --upgrade pyproject.toml --extra mcp --extra http --group build --group fastmcp -o requirements/fastmcp.lock
 	npm --prefix tests/clients install --package-lock-only --save-exact --ignore-scripts --omit-lockfile-registry-resolved @modelcontextprotocol/inspector@latest
