@@ -9,6 +9,8 @@ LOCKED := $(PIP) install -q --require-hashes --only-binary :all:
 EDITABLE := $(PIP) install -q --no-deps --no-build-isolation -e .
 LOCK_PIP := pip --disable-pip-version-check install -q
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
+# what comes with torch, and only with its GPU build
+WITH_TORCH = cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cccl nvidia-cuda-cupti nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-cusolver nvidia-cusparse nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx torch triton
 
 .PHONY: demo test test-deep test-clients lint docs bench release-check lock clean help
 
@@ -53,7 +55,7 @@ lock: $(VENV)/made  ## pin the newest versions that pyproject.toml allows, with 
 	$(COMPILE) --upgrade --group model --no-deps -o requirements/model.lock
 	$(COMPILE) --upgrade --group encoders --no-deps -o requirements/encoders.lock
 	$(COMPILE) --upgrade --group transformers -c requirements/dev.lock -o requirements/transformers.lock
-	$(COMPILE) --upgrade --group rivals --no-emit-package torch -o requirements/rivals.lock
+	$(COMPILE) --upgrade --group rivals $(addprefix --no-emit-package ,$(WITH_TORCH)) -o requirements/rivals.lock
 	$(COMPILE) --upgrade pyproject.toml --extra mcp --extra server --extra http --group build --group clients -o requirements/clients.lock
 	$(COMPILE) --upgrade pyproject.toml --extra mcp --extra http --group build --group fastmcp -o requirements/fastmcp.lock
 	npm --prefix tests/clients install --package-lock-only --save-exact --ignore-scripts --omit-lockfile-registry-resolved @modelcontextprotocol/inspector@latest
