@@ -34,6 +34,7 @@ TURNS = (
 )  # fmt: skip
 QUESTION, EXPECTED = "What is the name of the cat that I adopted?", "Pixel"
 FACT = "The user adopted a cat named Pixel."
+BLIND = ("newest", "llmlingua")  # they show what they show, whatever is asked
 _TOOL = re.compile(r'"name": ?"(\w*[Mm]emory\w*)"')
 
 
@@ -85,7 +86,7 @@ def check(system: System, setup: Setup) -> dict[str, Any]:
     except Exception as error:
         return {"system": system.name, "works": False, "why": f"{type(error).__name__}: {str(error)[:300]}"}
     text, spent = fit(found, budget), meter.total
-    works = EXPECTED in text or system.name == "newest"
+    works = EXPECTED in text or (system.name in BLIND and bool(text))
     return {
         "system": system.name, "works": works, "shown": text[:300], "calls": spent.calls, "unparsed": spent.unparsed,
         "seconds": spent.seconds,

@@ -102,9 +102,9 @@ say "contexts are made, or their time is over"
 for each in $servers; do kill "$each" 2> /dev/null; done
 servers="" others=""
 pack > /dev/null
-runs ours && wait "$ours"
-say "ours and those without a model are read"
 folders=$(for each in "$DEST"/contexts "$DEST"/contexts/*/; do printf ' --contexts %s' "$each"; done)
 timeout "$(($(left) - 10))" $PYTHON -m bench.rivals.answers --model "$MODEL" $folders --batch-tokens 1000000 \
   --out "$DEST/second" > "$DEST/logs/second.log" 2>&1
+say "rivals that need a model are read"
+runs ours && wait "$ours"
 say "done"
