@@ -10,6 +10,8 @@ numbers and ids, no one's words.
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -132,6 +134,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where replies are kept and exported")
     parser.add_argument("--rows", type=Path, help="write rows there")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
     cache = ReplyCache(options.out / "replies.db" if options.out else ":memory:", max_bytes=1 << 36)
@@ -143,11 +146,13 @@ def main() -> None:
     for name in names:
         noted = RecordingCache(cache)
         if cells := shown(options.contexts, [name]):
-            made = measure(cells, chat, noted, chunk=options.chunk)
+            try:
+                made = measure(cells, chat, noted, chunk=options.chunk)
+            finally:  # a run that is stopped keeps what it has
+                if options.out:
+                    noted.export(options.out / f"{name}.replies.jsonl.gz")
             rows += made
             print(f"{time.strftime('%H:%M:%S')} {name}: {len(made)} of {len(cells)}", flush=True)
-            if options.out:
-                noted.export(options.out / f"{name}.replies.jsonl.gz")
     if options.rows:
         write(rows, options.rows / "rivals.parquet")
         write(histories(options.contexts, names), options.rows / "rivals-histories.parquet")
