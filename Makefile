@@ -15,6 +15,8 @@ LOCKED := $(PIP) install -q --require-hashes --only-binary :all:
 EDITABLE := $(PIP) install -q --no-deps --no-build-isolation -e .
 LOCK_PIP := pip --disable-pip-version-check install -q
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
+# what comes with torch, and only with its GPU build
+WITH_TORCH = cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cccl nvidia-cuda-cupti nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-cusolver nvidia-cusparse nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx torch triton
 
 .PHONY: demo test test-deep test-clients test-integrations $(FRAMEWORKS:%=test-%) lint docs bench release-check lock clean help
 
@@ -75,6 +77,7 @@ lock: $(VENV)/resolver  ## pin the newest versions that pyproject.toml allows, w
 	$(COMPILE) --upgrade --group model --no-deps -o requirements/model.lock
 	$(COMPILE) --upgrade --group encoders --no-deps -o requirements/encoders.lock
 	$(COMPILE) --upgrade --group transformers -c requirements/dev.lock -o requirements/transformers.lock
+	$(COMPILE) --upgrade --group rivals $(addprefix --no-emit-package ,$(WITH_TORCH)) -o requirements/rivals.lock
 	$(COMPILE) --upgrade pyproject.toml --extra mcp --extra server --extra http --group build --group clients -o requirements/clients.lock
 	$(COMPILE) --upgrade pyproject.toml --extra mcp --extra http --group build --group fastmcp -o requirements/fastmcp.lock
 	$(COMPILE) --upgrade --group resolver -o requirements/resolver.lock

@@ -43,6 +43,7 @@ FOCUSED = ("merge", "abstract", "hybrid")
 PAPER = ("retain", "merge-agnostic", "abstract-agnostic", "rewrite-agnostic")
 EVERY = (*FREE, *FOCUSED, "rewrite", *PAPER[1:])
 ABLATED = (*FREE, *PAPER[1:])
+COMPARED = ("locomo", "friendsqa", "timeqa", "factcon")  # domains that rivals are compared on
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,11 @@ RUNS = (
         Run(f"{name}-wave1-small", name, "product", (*FREE, *FOCUSED), ("wave1",), FIVE, abstentions=None, small=True)
         for name in ("friendsqa", "longmemeval")
     ),
+    # ours beside rivals (bench/prereg/rivals.md)
+    *(
+        Run(f"{name}-rivals", name, "product", (*FREE, *FOCUSED), ("rivals",), FIVE, abstentions=None)
+        for name in COMPARED
+    ),
     # what the audit asked for (bench/prereg/audit.md)
     Run(
         "locomo-independent", "locomo", "full-history", PAPER,
@@ -113,7 +119,10 @@ RUNS = (
     ),
 )  # fmt: skip
 AUDIT = ("locomo-independent", "longmemeval-paired", *(f"longmemeval-{name}" for name in ABLATIONS))
-GROUPS = {wave: tuple(f"{name}-{wave}" for name in DOMAINS) for wave in WAVES} | {"audit": AUDIT}  # for --only
+GROUPS = {wave: tuple(f"{name}-{wave}" for name in DOMAINS) for wave in WAVES} | {
+    "audit": AUDIT,
+    "rivals": tuple(f"{name}-rivals" for name in COMPARED),
+}  # for --only
 
 
 class Replay:

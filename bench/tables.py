@@ -41,6 +41,7 @@ from bench.operators import table as operator_table
 from bench.pilot import tables as pilot_tables
 from bench.reader_transfer import TABLES as READERS
 from bench.retrieval import table as retrieval_table
+from bench.rivals.page import TABLES as RIVALS
 from bench.speed.hybrid import table as hybrid_table
 from bench.speed.page import section as speed_section
 from bench.speed.page import table as speed_goals
@@ -154,6 +155,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **_made(DRAFT_CHECK, "draft_check"),
     **_made(READERS, "reader_transfer"),
     **_made(AUDIT, "audit"),
+    **RIVALS,
     **shown_tables(),
     **judge_tables(),
     **headline_tables(),

@@ -1,0 +1,162 @@
+"""Contexts of all rivals -> replies and verdicts: the same reader and the same judges as ours, with our own prompts.
+
+    python -m bench.rivals.answers --model FOLDER --contexts DIR --out OUT       replies alone, resumable
+    python -m bench.rivals.answers --replies OUT --contexts DIR --rows bench/results/rows
+
+The first needs the model, and asks in large batches. The second makes rows from kept replies, with no model at all:
+numbers and ids, no one's words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.rivals.contexts import read
+from bench.rivals.questions import DOMAINS, questions_of
+from bench.rivals.systems import SYSTEMS
+from bench.runs import MODEL, RecordingCache, open_model, restore
+from bench.unanswerable import kind_of, twin_of
+from retcon import answer
+from retcon.lab import judge
+from retcon.lab.data.question import BenchmarkQuestion
+from retcon.lab.label import GRADING, READING, UNREADABLE, Asker, _insist, _verdict
+from retcon.lab.reply_cache import ReplyCache
+from retcon.model import Ask, Chat, Reply
+
+SPENT = ("calls", "prompted", "generated", "unparsed", "seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a rival showed for a question at one budget."""
+
+    row: dict[str, Any]
+    question: BenchmarkQuestion
+
+    @property
+    def ask(self) -> Ask:
+        """What the reader is asked: what it is asked of ours."""
+        asked = self.question
+        return answer.prompt(asked.text, self.row["text"], asked_on=asked.date, logprobs=True)
+
+    def submit(self, reply: Reply) -> judge.Submission:
+        """What the judges see."""
+        asked = self.question
+        return judge.Submission(asked.text, asked.answer, reply.text, asked.raw_type, asked.abstention)
+
+
+def shown(folders: Sequence[Path], names: Iterable[str] = SYSTEMS) -> list[Shown]:
+    """Every context in the folders, of the rivals in their order; of one that is there twice the first."""
+    known = {(domain, q.id): q for domain in DOMAINS for q in questions_of(domain)}
+    found: dict[tuple[str, str, str, int], Shown] = {}
+    for name in names:
+        for row in (row for folder in folders for row in read(folder / f"{name}.jsonl") if row["what"] == "context"):
+            question = known.get((row["domain"], row["question_id"]))
+            if question is not None:
+                key = (name, row["domain"], row["question_id"], row["budget"])
+                found.setdefault(key, Shown(row, question))
+    return list(found.values())
+
+
+def measure(cells: Sequence[Shown], chat: Chat, cache: ReplyCache, *, chunk: int = 512) -> list[dict[str, Any]]:
+    """A row for every context that has a reply: who showed it, what it cost, and what the judges say."""
+    asker = Asker(chat, cache, chunk=chunk, progress=_tell)
+    asker.ask_all([cell.ask for cell in cells], READING, "read")
+    replies = [asker.known[asker.key(cell.ask, READING)] for cell in cells]
+    pairs = [(cell, reply) for cell, reply in zip(cells, replies, strict=True) if isinstance(reply, Reply)]
+    asks = [judge.prompt(cell.submit(reply)) for cell, reply in pairs]
+    asker.ask_all(asks, GRADING, "judge")
+    found = [_verdict(asker, ask) for ask in asks]
+    again = {place: _insist(asker, asks[place]) for place, each in enumerate(found) if each == UNREADABLE}
+    asker.ask_all(again.values(), GRADING, "judge again")
+    for place, ask in again.items():
+        found[place] = _verdict(asker, ask)
+    return [_row(cell, reply, verdict) for (cell, reply), verdict in zip(pairs, found, strict=True)]
+
+
+def _row(cell: Shown, reply: Reply, verdict: float | str) -> dict[str, Any]:
+    asked, given, submission = cell.question, cell.row, cell.submit(reply)
+    scores = {f"judge_{name}": score(submission) for name, score in judge.DETERMINISTIC.items()}
+    return {
+        "system": given["system"], "domain": given["domain"], "question_id": asked.id,
+        "conversation": asked.conversation, "kind": kind_of(asked), "twin": twin_of(asked), "budget": given["budget"],
+        "context_tokens": given["tokens"], "abstained": float(answer.abstains(reply.text)),
+        "reader_tokens": reply.prompt_tokens + reply.completion_tokens,
+        **{name: given[name] for name in SPENT},
+        "judge_llm": None if isinstance(verdict, str) else verdict, **scores,
+    }  # fmt: skip
+
+
+def histories(folders: Sequence[Path], names: Iterable[str] = SYSTEMS) -> list[dict[str, Any]]:
+    """A row for every history that a rival took in, or failed on: what it cost, and why it failed."""
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for name in names:
+        for row in (row for folder in folders for row in read(folder / f"{name}.jsonl") if row["what"] == "history"):
+            key = (name, row["domain"], row["conversation"])
+            if key not in found or found[key]["error"]:
+                keys = ("system", "domain", "conversation", "error", *SPENT)
+                found[key] = {each: row[each] for each in keys} | {"turns": row.get("turns", 0)}
+    return list(found.values())
+
+
+def write(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """The rows as a Parquet file."""
+    import pyarrow
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.Table.from_pylist(list(rows)), path, compression="zstd")
+    print(f"{path.name}: {len(rows):,} rows")
+
+
+def _tell(stage: str, done: int, total: int) -> None:
+    print(f"  {time.strftime('%H:%M:%S')} {stage} {done} of {total}", flush=True)
+
+
+def main() -> None:
+    """Replies, or rows from them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", help="base URL, .gguf file or transformers folder of the reader")
+    parser.add_argument("--model-name", help="its name at an endpoint")
+    parser.add_argument("--contexts", type=Path, action="append", required=True, help="folders with contexts")
+    parser.add_argument("--systems", help="names with commas; by default all that have contexts")
+    parser.add_argument(
+        "--replies", type=Path, action="append", default=[], help="folders of kept replies to start from"
+    )
+    parser.add_argument("--chunk", type=int, default=2048)
+    parser.add_argument("--batch-tokens", type=int, default=1_000_000, help="of a transformers folder")
+    parser.add_argument("--out", type=Path, help="where replies are kept and exported")
+    parser.add_argument("--rows", type=Path, help="write rows there")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+    cache = ReplyCache(options.out / "replies.db" if options.out else ":memory:", max_bytes=1 << 36)
+    for path in (path for folder in options.replies for path in sorted(folder.glob("*.replies.jsonl.gz"))):
+        restore(path, cache)
+    chat = open_model(options.model, options.model_name, MODEL, options.batch_tokens)
+    names = options.systems.split(",") if options.systems else list(SYSTEMS)
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        noted = RecordingCache(cache)
+        if cells := shown(options.contexts, [name]):
+            try:
+                made = measure(cells, chat, noted, chunk=options.chunk)
+            finally:  # a run that is stopped keeps what it has
+                if options.out:
+                    noted.export(options.out / f"{name}.replies.jsonl.gz")
+            rows += made
+            print(f"{time.strftime('%H:%M:%S')} {name}: {len(made)} of {len(cells)}", flush=True)
+    if options.rows:
+        write(rows, options.rows / "rivals.parquet")
+        write(histories(options.contexts, names), options.rows / "rivals-histories.parquet")
+
+
+if __name__ == "__main__":
+    main()
