@@ -180,7 +180,7 @@ def test_wrong_input_is_named() -> None:
 
 
 def test_what_a_policy_came_to_on_the_kept_rows_is_read_cell_by_cell() -> None:
-    domain = read_waves("timeqa")
+    domain = read_waves("timeqa", WAVES)
     played = play_always("merge", domain)
     rows = [row for wave in WAVES for row in rows_of(f"timeqa-wave{wave}").rows() if row["action"] == "merge"]
     mine, same = Cells.of_played([(domain, played)]), Cells.of(row | {"domain": "timeqa"} for row in rows)
