@@ -27,6 +27,7 @@ from retcon.errors import BusyError, SchemaError, StoreError
 from retcon.store import postings
 from retcon.store.checksum import checksum, total
 from retcon.store.connections import TIMEOUT, connect, schema_problems, translate_errors
+from retcon.store.database import Damage
 from retcon.store.migrations import read_schema, schema
 from retcon.store.reindexing import batches, docs_of, rebuild_index
 from retcon.store.rows import DERIVED, SUMMED, is_damaged
@@ -227,8 +228,8 @@ def _posting_print(connection: sqlite3.Connection, scope: int) -> int:
         sound = df == len(slots) > 0 and bool((slots[1:] > slots[:-1]).all())
         sound = sound and peak >= counts.max() and low <= lengths.min()
         found += _print(np.full(len(slots), term % 2**64, np.uint64), slots, counts, lengths) if sound else 1
-    query = "SELECT count(*) FROM block WHERE scope = ?1 AND term NOT IN (SELECT term FROM posting WHERE scope = ?1)"
-    return (found + int(connection.execute(query, (scope,)).fetchone()[0])) % 2**64
+    query = "SELECT count(*) FROM block WHERE scope = ? AND term NOT IN (SELECT term FROM posting WHERE scope = ?)"
+    return (found + int(connection.execute(query, (scope, scope)).fetchone()[0])) % 2**64
 
 
 def _print(*columns: NDArray[np.uint64]) -> int:
@@ -285,7 +286,7 @@ def _look(
     try:
         for what in islice(find(connection), SHOWN):
             found.append(Problem(kind, what, advice))
-    except (sqlite3.Error, StoreError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (sqlite3.Error, Damage, StoreError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         found.append(Problem("file", f"cannot be read: {' '.join(str(error).split())[:200]}", RESTORE))
     return found
 
