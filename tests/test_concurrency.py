@@ -23,6 +23,8 @@ from retcon.errors import BusyError, StoreError
 from retcon.store import connections
 from retcon.store.sqlite import SqliteStore
 
+pytestmark = pytest.mark.both_stores
+
 PROCESSES = 8
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -11,6 +11,8 @@ from retcon import Memory, deadline
 from retcon.errors import DeadlineError
 from retcon.model import Ask, FakeChat
 
+pytestmark = pytest.mark.both_stores
+
 ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
 

@@ -19,6 +19,8 @@ from retcon.model import FakeChat
 from retcon.retrieve import RETRIEVERS
 from retcon.store.deleting import EXPIRED
 
+pytestmark = pytest.mark.both_stores
+
 NOON = datetime(2026, 5, 9, 12, tzinfo=UTC)
 
 

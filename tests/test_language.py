@@ -24,6 +24,8 @@ from retcon.note import Hit, Note
 from retcon.rerank import FRAME_STEMS, weigh_terms
 from retcon.retrieve import mark_duplicates
 
+pytestmark = pytest.mark.both_stores
+
 ASKED = [pytest.param(talk, question, id=question.text) for talk in TALKS for question in talk.questions]
 INFLECTED = [case for case in ASKED if isinstance(case.values[1], Question) and case.values[1].inflected]
 

@@ -16,6 +16,8 @@ from retcon import Memory
 from retcon.errors import ConflictError, InputError
 from retcon.note import Note
 
+pytestmark = pytest.mark.both_stores
+
 STORES = Path(__file__).parent / "stores"
 
 

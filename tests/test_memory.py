@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 from retcon import Cluster, Memory, Note, Recall
 from retcon.errors import ConflictError, InputError, RetconError, StoreError
 
+pytestmark = pytest.mark.both_stores
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

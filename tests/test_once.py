@@ -23,6 +23,8 @@ from retcon.retrieve import mark_duplicates
 from retcon.route import Router, default_router
 from retcon.store.writing import BATCH
 
+pytestmark = pytest.mark.both_stores
+
 QUERIES = [question.question for question in sample.questions()]
 BUDGETS = (0, 40, 256, 4_000)
 SPREADS = Router(  # the one kind that needs embeddings

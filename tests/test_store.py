@@ -19,6 +19,8 @@ from retcon.note import Filter
 from retcon.store import Order
 from retcon.store.sqlite import SqliteStore
 
+pytestmark = pytest.mark.both_stores
+
 COLUMNS = {
     "seq": 99,
     "id": "'other'",

@@ -29,6 +29,7 @@ from retcon.note import Scope
 from retcon.operate import ACTIONS, usable
 from retcon.perform import GUARDS
 from retcon.retrieve import RETRIEVERS
+from retcon.store.places import is_postgres
 from retcon.tokens import KNOWN
 from retcon.where import Where
 
@@ -332,7 +333,7 @@ def open_memory(db: str, *, create: bool = False, **options: Any) -> Iterator[Me
 @contextlib.contextmanager
 def new_or_known(db: str) -> Iterator[None]:
     """A block that fills a store: where it fails, one that it made and that is empty is not left behind."""
-    known = db == ":memory:" or os.path.exists(db)
+    known = db == ":memory:" or is_postgres(db) or os.path.exists(db)
     try:
         yield
     except BaseException:

@@ -18,6 +18,7 @@ from retcon.errors import InputError
 from retcon.grant import IDS
 from retcon.server.keys import Entry, Keys
 from retcon.server.limits import Limits
+from retcon.store.places import beside, shown
 
 SERVE = (
     "retcon serve",
@@ -106,7 +107,7 @@ def serve(
     check_host(host, kept)  # before a store is made
 
     def ready(url: str) -> None:
-        told = f"serving {db} at {url}" + ("" if closed else " (no keys: this machine only)")
+        told = f"serving {shown(db)} at {url}" + ("" if closed else " (no keys: this machine only)")
         show.document({"url": url}) if as_json else show.out(told)
         sys.stdout.flush()
 
@@ -159,7 +160,7 @@ def keys(
 
 def _key_store(file: str | None, db: str) -> Keys:
     """The keys in that file, or beside the store."""
-    return Keys(file or (db if db == ":memory:" else f"{db}.keys"))
+    return Keys(file or (db if db == ":memory:" else f"{beside(db)}.keys"))
 
 
 def _tell_key(secret: str, made: Entry) -> None:

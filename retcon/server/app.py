@@ -173,7 +173,7 @@ def build(
     """The application; see `retcon.server.create_app`."""
     if keys is not None:
         keys.check()
-    path = ":memory:" if memory.store.in_memory else f"{memory.store.path}.requests"
+    path = ":memory:" if memory.store.in_memory else f"{memory.store.beside}.requests"
     once = idempotency or Idempotency(path)
     service = Service(HttpVerbs(memory, limits, Cursors(once.secret)), Workers(limits), once, Metrics())
     pools = service.workers.pools
@@ -182,7 +182,7 @@ def build(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        purger = Purger(memory.count_unpurged, memory.purge, every=limits.purge_every)
+        purger = Purger(memory.count_due, memory.purge_due, every=limits.purge_every)
         yield
         await asyncio.to_thread(service.workers.close)
         await asyncio.to_thread(purger.close)

@@ -10,7 +10,7 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from retcon.errors import RetconError, StoreError
 
@@ -35,6 +35,13 @@ class Database(Protocol):
     def in_transaction(self) -> bool: ...
     def execute(self, sql: str, parameters: Any = ..., /) -> Rows: ...
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> Rows: ...
+
+
+@runtime_checkable
+class Sealing(Protocol):
+    """A connection that adds to the store's seal by itself."""
+
+    def change_seal(self, notes: int, summed: int, deletes: int) -> None: ...
 
 
 class Damage(Exception):  # noqa: N818 - not an error of its own: a store says where it is, and raises a StoreError

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from retcon.errors import StoreError
 from retcon.language import Language, find_name, language
 from retcon.store.checksum import total
-from retcon.store.database import IN, Database, Many
+from retcon.store.database import IN, Database, Many, Sealing
 from retcon.store.rows import NOTE, SUMMED, read_note, sum_note
 
 
@@ -38,6 +38,9 @@ def next_seq(connection: Database) -> int:
 def change(connection: Database, notes: int, new: Collection[int], *, gone: Collection[int] = ()) -> None:
     """Count so many notes more, or less, the checksums that came and those that went; a delete is to be purged."""
     if not new and not gone:
+        return
+    if isinstance(connection, Sealing):  # many write at once: it adds up there
+        connection.change_seal(notes, total([*new, *(-each for each in gone)]), int(notes < 0))
         return
     (known,) = connection.execute("SELECT sum FROM seal").fetchone()
     summed = total([known, *new, *(-each for each in gone)])
@@ -76,6 +79,9 @@ def count_unpurged(connection: Database) -> int:
 
 def mark_unpurged(connection: Database) -> None:
     """One more delete waits for a purge."""
+    if isinstance(connection, Sealing):
+        connection.change_seal(0, 0, 1)
+        return
     connection.execute("UPDATE seal SET deletes = deletes + 1")
 
 

@@ -65,7 +65,12 @@ class SqlStore(ABC):
     """Notes in a database."""
 
     path: str  # where it is, as it may be shown
+    file: str | None = None  # where it is one
+    beside: str  # what the names of a server's own files begin with
     in_memory = False
+    rewrites_by_itself = True  # to purge what was deleted, in the background and when it is closed
+    limited = True  # whether a statement has a time-out, where the store knows any
+    no_backup = "a memory without a file has no backup: export it"
     snapshots: type[SqlSnapshot] = SqlSnapshot
     writers: type[Writer] = Writer
     _matrices: Matrices
@@ -248,8 +253,24 @@ class SqlStore(ABC):
     def count_unpurged(self, *, now: str | None = None) -> int:
         """How many deletes there were whose words may still lie in the files, and notes that have expired by now."""
         with self._read() as connection:
-            expired = 0 if now is None else len(deleting.find_expired(connection, now))
-            return expired + (0 if self.in_memory else seal.count_unpurged(connection))
+            return self._count_expired(connection, now) + (0 if self.in_memory else seal.count_unpurged(connection))
+
+    def count_due(self, *, now: str) -> int:
+        """The same of what is to be purged in the background."""
+        if self.rewrites_by_itself:
+            return self.count_unpurged(now=now)
+        with self._read() as connection:
+            return self._count_expired(connection, now)
+
+    def purge_due(self, *, at: str, now: str) -> bool:
+        """Whether that is done: a store that many share rewrites its files only when it is told to."""
+        if self.rewrites_by_itself:
+            return self.purge(at=at, now=now)
+        self._delete_expired(now)
+        return True
+
+    def _count_expired(self, connection: Database, now: str | None) -> int:
+        return 0 if now is None else len(deleting.find_expired(connection, now))
 
     def _delete_expired(self, now: str) -> None:
         with self._read() as connection:

@@ -48,6 +48,8 @@ class SqliteStore(SqlStore):
         self.path = os.fspath(path)
         self.timeout = timeout
         self.in_memory = self.path == ":memory:"
+        self.file = None if self.in_memory else self.path
+        self.beside = self.path
         self._connections = Connections(self.path, timeout, sync)
         self._matrices, self._indexes = Matrices(), Indexes(self.path)
         try:
