@@ -124,6 +124,7 @@ def test_a_superseded_text_goes_with_its_note_and_the_correction_stays(memory: M
     assert [note.supersedes for note in memory.history(canary(2, "id"))] == [None]
 
 
+@pytest.mark.sqlite
 def test_a_replaced_record_leaves_nothing_behind(memory: Memory, path: Path) -> None:
     memory.add(draft(1), user_id="ann")
     for number in (1, 2):
@@ -167,6 +168,7 @@ def test_random_deletes_by_the_thousand_leave_no_copy(path: Path, seed: int) -> 
         assert len(memory.get_all()) == len(live)
 
 
+@pytest.mark.sqlite
 def test_an_open_reader_holds_the_words_back_and_the_caller_is_told(memory: Memory, path: Path) -> None:
     memory.add([draft(1), draft(2)], user_id="ann")
     reader = raw(path)
@@ -213,6 +215,7 @@ def test_a_delete_rewrites_nothing_and_says_that_a_purge_is_due(memory: Memory, 
     assert canaries(path) == set()
 
 
+@pytest.mark.sqlite
 def test_close_purges_where_a_delete_waits_for_it(path: Path) -> None:
     with Memory(path) as memory:
         memory.add([draft(1), draft(2)])
@@ -221,6 +224,7 @@ def test_close_purges_where_a_delete_waits_for_it(path: Path) -> None:
     assert canaries(path) == all_of(2)
 
 
+@pytest.mark.sqlite
 def test_a_purge_that_a_kill_prevented_is_done_by_whoever_opens_the_file_next(path: Path) -> None:
     with Memory(path) as memory:
         memory.add([draft(1), draft(2)])
@@ -252,6 +256,7 @@ def test_the_background_purge_takes_up_what_was_left_and_what_comes(path: Path) 
         assert canaries(path) == all_of(3)
 
 
+@pytest.mark.sqlite
 def test_a_delete_beside_two_purges_is_not_forgotten(memory: Memory, path: Path) -> None:
     memory.add([draft(1), draft(2), draft(3)])
     memory.delete(canary(1, "id"))

@@ -422,6 +422,7 @@ def test_a_memory_closes_with_its_block_and_opens_again(path: Path) -> None:
     assert not Path(f"{path}-wal").exists()
 
 
+@pytest.mark.sqlite
 def test_export_refuses_the_store_itself_and_keeps_a_file_named_like_its_part(path: Path, tmp_path: Path) -> None:
     with Memory(path) as memory:
         memory.add("a cat")

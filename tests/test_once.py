@@ -91,6 +91,7 @@ def test_a_recall_splits_each_note_into_sentences_once(talk: Memory, monkeypatch
         assert asked.keys() <= {hit.text for hit in found.cluster.hits}
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("long", [False, True])
 def test_a_recall_sends_no_statement_twice(talk: Memory, long: bool) -> None:
     if long:

@@ -360,8 +360,8 @@ class SqlStore(ABC):
         record = (record_id, action, int(budget), text, about)
         with self._writing() as connection, translate_damage(self.path):
             seqs = deleting.seqs_of(connection, sources)
-            connection.execute("DELETE FROM record WHERE id = ?", (record_id,))
-            connection.execute("INSERT INTO record VALUES (?, ?, ?, ?, ?, ?)", (*record, checksum(*record)))
+            connection.execute(_PUT_RECORD, (*record, checksum(*record)))
+            connection.execute("DELETE FROM record_source WHERE record = ?", (record_id,))
             links = [(seq, record_id) for seq in seqs]
             connection.executemany("INSERT OR IGNORE INTO record_source (note, record) VALUES (?, ?)", links)
 
@@ -432,6 +432,11 @@ class SqlStore(ABC):
             seal.set_language(connection, new)
 
 
+_PUT_RECORD = """
+INSERT INTO record (id, action, budget, text, about, sum) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET action = excluded.action, budget = excluded.budget, text = excluded.text,
+  about = excluded.about, sum = excluded.sum
+"""
 _SLOT = """
 SELECT coalesce(
   (SELECT slot FROM note WHERE seq = :place AND scope = :scope),

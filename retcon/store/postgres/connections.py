@@ -28,7 +28,7 @@ from psycopg.pq import Format, TransactionStatus
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from retcon import deadline
-from retcon.errors import BusyError, ConflictError, DeadlineError, RetconError, StoreError
+from retcon.errors import BusyError, DeadlineError, RetconError, StoreError
 from retcon.store.checksum import total
 from retcon.store.database import Damage
 from retcon.store.postgres.migrations import SHARDS
@@ -134,15 +134,16 @@ class Connections:
     def __init__(self, place: Place) -> None:
         self.place, self.timeout = place, place.timeout
         self._pools: dict[int, ConnectionPool[Session]] = {}  # by process; a parent's is never touched
-        self._lock = threading.Lock()
-        self._own = threading.local()
+        self._lock = threading.Condition()
+        self._own = threading.local()  # this thread's read, and how many blocks it is in
+        self._users = 0  # blocks of all threads
         self._closed = False
         self.store_lock = self.lock_of("store")
         _EVERY.add(self)
 
     def begin_child(self) -> None:
         """Go on in the child of a fork: other threads are gone, and what the parent has open is never touched."""
-        self._lock, self._own = threading.Lock(), threading.local()
+        self._lock, self._own, self._users = threading.Condition(), threading.local(), 0
 
     def lock_of(self, *names: str) -> int:
         """The number of the lock with these names, in this schema."""
@@ -151,6 +152,8 @@ class Connections:
 
     def open_one(self) -> Session:
         """A connection beside the pool, ready for use; an error at once where there is no server."""
+        if self._closed:
+            raise StoreError("the memory is closed")
         with self.translating():
             session = Session.connect(self.place.conninfo, autocommit=True, **self._keywords())
             try:
@@ -178,15 +181,13 @@ class Connections:
         milliseconds = int(self.timeout * 1000)
         session.execute(
             f'SET search_path = "{self.place.schema}"; SET lock_timeout = {milliseconds};'
-            f" SET statement_timeout = {milliseconds}; SET idle_in_transaction_session_timeout = 0;"
+            f" SET statement_timeout = {milliseconds + int(GRACE * 500)}; SET idle_in_transaction_session_timeout = 0;"
             " SET standard_conforming_strings = on; SET client_min_messages = error"
         )
 
     @property
     def pool(self) -> ConnectionPool[Session]:
         """This process's pool."""
-        if self._closed:
-            raise StoreError("the memory is closed")
         with self._lock:
             if os.getpid() not in self._pools:
                 self._pools[os.getpid()] = ConnectionPool(
@@ -195,6 +196,23 @@ class Connections:
                     open=True, max_idle=300, reconnect_timeout=self.timeout, name="retcon",
                 )  # fmt: skip
             return self._pools[os.getpid()]
+
+    @contextlib.contextmanager
+    def using(self) -> Iterator[None]:
+        """A block that `close` waits for; none begins after, but within another one."""
+        inside = getattr(self._own, "depth", 0)
+        with self._lock:
+            if self._closed and not inside:
+                raise StoreError("the memory is closed")
+            self._users += 1
+        self._own.depth = inside + 1
+        try:
+            yield
+        finally:
+            self._own.depth = inside
+            with self._lock:
+                self._users -= 1
+                self._lock.notify_all()
 
     # -- transactions ------------------------------------------------------------------------------------------------
 
@@ -221,7 +239,7 @@ class Connections:
 
     @contextlib.contextmanager
     def _begun(self, begin: str, *, limited: bool = True) -> Iterator[PostgresConnection]:
-        with self.translating():
+        with self.using(), self.translating():
             session = self._take(begin, limited)
             ending = False
             try:
@@ -260,19 +278,17 @@ class Connections:
 
     def _limits(self, limited: bool) -> str:
         """How long a statement of the transaction may take, for the server to know."""
-        left = deadline.seconds_left()
-        seconds = min(left, self.timeout if limited else math.inf)
+        seconds = min(deadline.seconds_left(), self.timeout + GRACE / 2 if limited else math.inf)
         milliseconds = 0 if seconds == math.inf else max(1, int(seconds * 1000))
-        waits = min(milliseconds or math.inf, self.timeout * 1000)
-        return f"SET LOCAL statement_timeout = {milliseconds}; SET LOCAL lock_timeout = {max(1, int(waits))}"
+        return f"SET LOCAL statement_timeout = {milliseconds}"
 
     def _give_back(self, session: Session) -> None:
         if session.pgconn.transaction_status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN):
             session.close()
         pool = self._pools.get(os.getpid())
-        if pool is None or self._closed:
+        if pool is None:
             session.close()
-        if pool is not None:
+        else:
             pool.putconn(session)
 
     def _lost(self, error: BaseException, *, unknown: bool) -> BaseException:
@@ -297,9 +313,10 @@ class Connections:
             execute("SELECT pg_advisory_xact_lock(%s)", (key,))
 
     def close(self) -> None:
-        """Close this process's connections; one in use is closed when its user is done."""
+        """Close this process's connections, once their users are done with what they do."""
         self._closed = True
         with self._lock:
+            self._lock.wait_for(lambda: self._users == 0, timeout=self.timeout)
             pool = self._pools.pop(os.getpid(), None)
         if pool is not None:
             pool.close(timeout=GRACE)
@@ -337,8 +354,6 @@ class Connections:
         for kinds, kind, message in _KNOWN:
             if isinstance(error, kinds):
                 return kind(f"{shown}: {message.format(said=said, timeout=self.timeout)}")
-        if isinstance(error, errors.UniqueViolation) and error.diag.constraint_name == "note_id_key":
-            return ConflictError(None, "is taken by a note that another program adds at the same time")
         return StoreError(f"{shown}: {said}")
 
 
@@ -356,7 +371,11 @@ if hasattr(os, "register_at_fork"):
 
 _KNOWN: tuple[tuple[tuple[type[BaseException], ...], type[StoreError], str], ...] = (
     ((errors.LockNotAvailable,), BusyError, "another writer kept its lock for {timeout:g} s; try again"),
-    ((errors.DeadlockDetected, errors.SerializationFailure), InTheWayError, "another writer was in the way; try again"),
+    (
+        (errors.DeadlockDetected, errors.SerializationFailure, errors.UniqueViolation, errors.ForeignKeyViolation),
+        InTheWayError,
+        "another writer was in the way; nothing was written; try again",
+    ),
     ((errors.QueryCanceled,), BusyError, "the server took longer than {timeout:g} s; nothing was written; try again"),
     ((errors._WaitTimeout,), StoreError, "the server did not answer within {timeout:g} s; nothing was written"),
     ((errors.DiskFull,), StoreError, "the server's disk is full; nothing was written ({said})"),

@@ -218,12 +218,13 @@ class PostgresStore(SqlStore):
     @contextlib.contextmanager
     def _adding(self, batches: Iterator[list[Note]]) -> Iterator[tuple[Database, Iterator[list[Note]]]]:
         """A few notes lock their scopes; many, of which the scopes are not known yet, lock the store."""
-        first = next(batches, [])
-        few = len(first) < BATCH
-        keys = {(note.user_id or "", note.agent_id or "", note.run_id or "") for note in first}
-        with self._connections.write(limited=few) as connection:
-            self._connections.lock(connection, self._locks(keys) if few else None)
-            yield connection, chain([first] if first else [], batches)
+        with self._connections.using():
+            first = next(batches, [])
+            few = len(first) < BATCH
+            keys = {(note.user_id or "", note.agent_id or "", note.run_id or "") for note in first}
+            with self._connections.write(limited=few) as connection:
+                self._connections.lock(connection, self._locks(keys) if few else None)
+                yield connection, chain([first] if first else [], batches)
 
     def _keys(self, connection: PostgresConnection, touches: Touches) -> list[int] | None:
         """The locks of the scopes that a write touches; None where it locks the store."""
