@@ -386,6 +386,34 @@ def test_a_clock_that_steps_back_changes_no_order(url: str) -> None:
         assert memory.check().ok
 
 
+# -- who may see what --------------------------------------------------------------------------------------------------
+
+
+def test_with_row_level_security_a_role_sees_and_writes_its_own_users_alone(
+    memory: Memory, url: str, other: psycopg.Connection[object]
+) -> None:
+    memory.add("the cat of ann", id="a", user_id="ann")
+    memory.add("the cat of bob", id="b", user_id="bob")
+    role = f"role_{schema_of(url)}"
+    other.execute("SELECT secure_rows(true)")
+    other.execute(f"CREATE ROLE {role} LOGIN")
+    other.execute("SELECT grant_user(%s, 'ann')", (role,))
+    with Memory(url.replace("retcon@", f"{role}@")) as tenant:
+        assert [note.id for note in tenant.get_all()] == ["a"]
+        assert [hit.id for hit in tenant.search("cat")] == ["a"]
+        assert tenant.recall("cat", 100, user_id="bob").text == ""
+        tenant.add("ann moved to Berlin", id="c", user_id="ann")
+        with pytest.raises(StoreError, match="row-level security"):
+            tenant.add("a word in bob's mouth", id="d", user_id="bob")
+        with pytest.raises(InputError, match="no note has the id 'b'"):
+            tenant.delete("b")
+        assert tenant.delete("a").notes == 1
+    assert sorted(note.id for note in memory.get_all()) == ["b", "c"]
+    assert memory.check().ok
+    other.execute(f"DROP OWNED BY {role}")
+    other.execute(f"DROP ROLE {role}")
+
+
 # -- the command line --------------------------------------------------------------------------------------------------
 
 

@@ -158,7 +158,7 @@ BEGIN
 END $$;
 CREATE TRIGGER reply_goes AFTER DELETE ON reply REFERENCING OLD TABLE AS changed
 FOR EACH STATEMENT EXECUTE FUNCTION reply_goes();
-CREATE FUNCTION note_goes() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION note_goes() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 BEGIN
   EXECUTE format('DELETE FROM %1$I.record WHERE id IN (SELECT record FROM %1$I.record_source WHERE note = $1)',
     TG_TABLE_SCHEMA) USING OLD.seq;
@@ -196,6 +196,38 @@ END $$;
 CREATE TRIGGER seal_changes INSTEAD OF UPDATE ON seal FOR EACH ROW EXECUTE FUNCTION seal_changes();
 """
 
+# Who may see what, where that is switched on: a role sees the users that are named for it, the owner everything.
+_ROWS = """
+CREATE TABLE tenant (role name NOT NULL, user_id text COLLATE "C" NOT NULL, PRIMARY KEY (role, user_id));
+CREATE FUNCTION may_see(whose text) RETURNS boolean LANGUAGE sql STABLE
+BEGIN ATOMIC SELECT EXISTS (SELECT 1 FROM tenant WHERE role = current_user AND user_id = whose); END;
+CREATE POLICY own ON scope USING (may_see(user_id)) WITH CHECK (may_see(user_id));
+CREATE POLICY own ON note USING (scope IN (SELECT id FROM scope)) WITH CHECK (scope IN (SELECT id FROM scope));
+CREATE POLICY own ON doc USING (scope IN (SELECT id FROM scope)) WITH CHECK (scope IN (SELECT id FROM scope));
+CREATE POLICY own ON posting USING (scope IN (SELECT id FROM scope)) WITH CHECK (scope IN (SELECT id FROM scope));
+CREATE POLICY own ON block USING (scope IN (SELECT id FROM scope)) WITH CHECK (scope IN (SELECT id FROM scope));
+CREATE POLICY own ON pool USING (scope IN (SELECT id FROM scope)) WITH CHECK (scope IN (SELECT id FROM scope));
+CREATE POLICY own ON vector USING (pool IN (SELECT id FROM pool)) WITH CHECK (pool IN (SELECT id FROM pool));
+CREATE FUNCTION secure_rows(wanted boolean) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE each text;
+BEGIN
+  FOREACH each IN ARRAY ARRAY['scope', 'note', 'doc', 'posting', 'block', 'pool', 'vector'] LOOP
+    EXECUTE format('ALTER TABLE %I %s ROW LEVEL SECURITY', each, CASE WHEN wanted THEN 'ENABLE' ELSE 'DISABLE' END);
+  END LOOP;
+END $$;
+CREATE FUNCTION grant_user(role_name name, whose text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO tenant VALUES (role_name, whose) ON CONFLICT DO NOTHING;
+  EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', current_schema, role_name);
+  EXECUTE format('GRANT SELECT ON setting, seal, tenant, embedder TO %I', role_name);
+  EXECUTE format('GRANT SELECT (note, record) ON record_source TO %I', role_name);
+  EXECUTE format('GRANT SELECT, UPDATE ON seal_part TO %I', role_name);
+  EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON scope, note, doc, posting, block, pool, vector TO %I',
+    role_name);
+  EXECUTE format('GRANT USAGE ON ALL SEQUENCES IN SCHEMA %I TO %I', current_schema, role_name);
+END $$;
+"""
+
 # A server keeps samples of columns for its planner, where no purge reaches: of words it keeps none.
 _UNSAMPLED = {
     "note": "id session speaker timestamp text metadata created_at expires_at", "scope": "user_id agent_id run_id",
@@ -219,14 +251,14 @@ def _partitions() -> str:
     )
 
 
-STEPS: tuple[str, ...] = (_NOTES + _INDEX + _partitions() + _VECTORS + _DERIVED + _SEAL + _statistics(),)
+STEPS: tuple[str, ...] = (_NOTES + _INDEX + _partitions() + _VECTORS + _DERIVED + _SEAL + _ROWS + _statistics(),)
 TRIGGERS = frozenset(
     "note_is_immutable note_has_a_checksum note_is_not_truncated note_takes_what_stands_on_it vector_goes reply_comes"
     " reply_goes seal_changes".split()
 )
 TABLES = (
     "setting scope note doc posting block embedder pool vector record record_source reply reply_source reply_tally"
-    " seal_part".split()
+    " seal_part tenant".split()
 )
 
 
