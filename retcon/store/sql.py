@@ -182,6 +182,8 @@ class SqlStore(ABC):
         with self._read() as connection:
             by, further = _from(connection, scope, after, order)
         query = f"{NOTE} WHERE {' AND '.join([*where, *further])} ORDER BY {by}"
+        if limit is not None and check is None and not skip_damaged:
+            query += f" LIMIT {int(limit)}"
         found = 0
         for row in self._rows(query, [*values, *further.values()]):
             try:

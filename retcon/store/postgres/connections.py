@@ -55,21 +55,37 @@ class InTheWayError(BusyError):
     """Two writers waited for each other, and this one was given up: made again, it comes through."""
 
 
+class SilenceError(psycopg.OperationalError):
+    """The server did not answer in time."""
+
+
 class Session(psycopg.Connection[Any]):
-    """A connection on which no wait is longer than `limit` seconds, nor past the caller's deadline."""
+    """A connection on which no answer takes longer than `limit` seconds, nor comes past the caller's deadline."""
 
     limit: float = 30.0
 
-    def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
+    def wait(self, gen: PQGen[RV], *args: Any, **options: Any) -> RV:
         """What the generator gives in the end."""
-        most = min(self.limit, deadline.seconds_left()) + GRACE
-        allowed = most if timeout is None else min(most, timeout)
+        end = time.monotonic() + min(self.limit, deadline.seconds_left()) + GRACE
         try:
-            return super().wait(gen, interval=interval, timeout=None if allowed == math.inf else allowed)
-        except errors._WaitTimeout:
-            if timeout is None:  # it would be in the middle of an answer
-                self.pgconn.finish()
+            return super().wait(_until(gen, end), *args, **options)
+        except SilenceError:
+            self.pgconn.finish()  # it is in the middle of an answer
             raise
+
+
+def _until(gen: PQGen[RV], end: float) -> PQGen[RV]:
+    """The same, with an error once nothing was to be read or written at `end`."""
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() >= end:
+                raise SilenceError("no answer in time")
+            wanted = gen.send(ready)
+    except StopIteration as stop:
+        found: RV = stop.value
+        return found
 
 
 class _TextDumper(Dumper):
@@ -168,7 +184,7 @@ class Connections:
         given = psycopg.conninfo.conninfo_to_dict(self.place.conninfo)
         ours = {
             "connect_timeout": seconds, "tcp_user_timeout": int(self.timeout * 1000), "keepalives_idle": 30,
-            "application_name": "retcon",
+            "application_name": "retcon", "client_encoding": "UTF8",
         }  # fmt: skip
         return {name: value for name, value in ours.items() if name not in given}
 
@@ -270,7 +286,7 @@ class Connections:
                 self._give_back(session)
                 if not session.closed or time.monotonic() > end:
                     raise
-                if isinstance(error, errors._WaitTimeout):
+                if isinstance(error, SilenceError):
                     raise
             except BaseException:
                 self._give_back(session)
@@ -294,7 +310,7 @@ class Connections:
     def _lost(self, error: BaseException, *, unknown: bool) -> BaseException:
         if not isinstance(error, psycopg.Error):
             return error
-        if isinstance(error, errors._WaitTimeout) and deadline.seconds_left() <= 0:
+        if isinstance(error, SilenceError) and deadline.seconds_left() <= 0:
             return DeadlineError("the time for this work is over; nothing was written")
         rest = "whether the last write counts is not known" if unknown else "nothing was written"
         return LostConnectionError(
@@ -349,7 +365,7 @@ class Connections:
 
     def _ours(self, error: psycopg.Error) -> RetconError:
         shown, said = self.place.shown, _one_line(error)
-        if isinstance(error, (errors.QueryCanceled, errors._WaitTimeout)) and deadline.seconds_left() <= 0:
+        if isinstance(error, (errors.QueryCanceled, SilenceError)) and deadline.seconds_left() <= 0:
             return DeadlineError("the time for this work is over; nothing was written")
         for kinds, kind, message in _KNOWN:
             if isinstance(error, kinds):
@@ -377,7 +393,7 @@ _KNOWN: tuple[tuple[tuple[type[BaseException], ...], type[StoreError], str], ...
         "another writer was in the way; nothing was written; try again",
     ),
     ((errors.QueryCanceled,), BusyError, "the server took longer than {timeout:g} s; nothing was written; try again"),
-    ((errors._WaitTimeout,), StoreError, "the server did not answer within {timeout:g} s; nothing was written"),
+    ((SilenceError,), StoreError, "the server did not answer within {timeout:g} s; nothing was written"),
     ((errors.DiskFull,), StoreError, "the server's disk is full; nothing was written ({said})"),
     ((errors.OutOfMemory, errors.TooManyConnections), BusyError, "the server has no room: {said}"),
     (

@@ -11,6 +11,7 @@ from typing import Any
 
 from retcon.errors import SchemaError, StoreError
 
+OLDEST = 14  # of the server
 PARTITIONS = 8  # of each table of the index
 SHARDS = 16  # rows that the seal is spread over, so that writers of different scopes do not wait for one another
 
@@ -275,6 +276,16 @@ def migrate(connection: Any, schema: str, lock: int) -> None:
         for step in STEPS[found or 0 :]:
             connection.execute(step)
         connection.execute("UPDATE setting SET version = %s", (len(STEPS),))
+
+
+def check_server(connection: Any) -> None:
+    """Nothing, or an error where the server is too old, or its database cannot hold every text."""
+    version = connection.info.server_version
+    if version < OLDEST * 10000:
+        raise StoreError(f"PostgreSQL {OLDEST} or newer is needed, and the server has {version // 10000}")
+    encoding = connection.execute("SHOW server_encoding").fetchone()[0]
+    if encoding != "UTF8":
+        raise StoreError(f"the database has the encoding {encoding}: make one with ENCODING 'UTF8'")
 
 
 def find_version(connection: Any, schema: str) -> int | None:

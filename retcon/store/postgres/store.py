@@ -22,7 +22,7 @@ from retcon.store.matrices import Matrices
 from retcon.store.places import beside
 from retcon.store.postgres import purging
 from retcon.store.postgres.connections import Connections, InTheWayError, LostConnectionError, PostgresConnection
-from retcon.store.postgres.migrations import STEPS, migrate, schema_problems
+from retcon.store.postgres.migrations import STEPS, check_server, migrate, schema_problems
 from retcon.store.postgres.statements import to_postgres
 from retcon.store.postgres.url import parse
 from retcon.store.rows import conditions
@@ -107,6 +107,7 @@ class PostgresStore(SqlStore):
         with self._connections.translating(), contextlib.closing(self._connections.open_one()) as session:
             session.limit = math.inf
             session.execute("SET statement_timeout = 0")
+            check_server(session)
             migrate(session, self.schema, self._connections.store_lock)
             for problem in schema_problems(session, self.schema) if strict else ():
                 raise StoreError(f"{self.path}: {problem}, by another program: 'retcon check --repair' says what to do")
@@ -249,7 +250,13 @@ class PostgresStore(SqlStore):
         return self._connections.translating()
 
     def _rows(self, query: str, values: Sequence[object]) -> Iterator[Sequence[Any]]:
-        """Rows one by one, a page at a time over a connection of their own."""
+        """The rows, where a page holds all of them; else one by one, over a connection of their own."""
+        bounded = " LIMIT " in query  # by the caller, who wants no more
+        with self._read() as connection:
+            rows = connection.execute(query if bounded else f"{query} LIMIT {PAGE + 1}", values).fetchall()
+        if bounded or len(rows) <= PAGE:
+            yield from rows
+            return
         with (
             self._connections.translating(), contextlib.closing(self._connections.open_one()) as session,
             session.transaction(), session.cursor("listing") as cursor,
