@@ -101,6 +101,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path | str]
     if getattr(request, "param", "sqlite") == "sqlite":
         yield tmp_path / "notes.db"
         return
+    request.getfixturevalue("monkeypatch").chdir(tmp_path)  # a service on a server keeps its own files there
     running: Cluster = request.getfixturevalue("cluster")
     url = running.url()
     yield url

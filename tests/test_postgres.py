@@ -20,7 +20,7 @@ from waiting import until
 from retcon import Memory, Note, Scope
 from retcon.errors import BusyError, DeadlineError, InputError, MissingExtraError, SchemaError, StoreError
 from retcon.store import places
-from retcon.store.postgres import PostgresStore, connections
+from retcon.store.postgres import PostgresStore, connections, is_there
 from retcon.store.postgres.migrations import STEPS
 from retcon.store.postgres.url import parse
 
@@ -427,6 +427,22 @@ def test_the_command_line_uses_the_store_that_the_url_names(url: str, db: object
     assert "PostgreSQL" in run("doctor", "--db", url).stdout
     for verb in (("backup", "x.db"), ("restore", "x.db")):
         assert "pg_dump" in run(*verb, "--db", url).stderr
+
+
+def test_a_verb_that_only_reads_makes_no_store(url: str, db: object) -> None:
+    told = run("recall", "cat", "--db", url)
+    assert told.exit_code == 2
+    assert f"{places.shown(url)} does not exist yet" in told.stderr
+    assert not is_there(url)
+
+
+def test_a_program_that_closes_nothing_ends_without_a_word(url: str) -> None:
+    code = "import sys; from retcon import Memory; Memory(sys.argv[1]).add('a cat', id='a')"
+    command = [sys.executable, "-W", "error", "-c", code, url]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert found.stdout + found.stderr == ""
+    with Memory(url) as memory:
+        assert memory.get("a").text == "a cat"
 
 
 def test_doctor_makes_no_store_and_says_what_keeps_it_from_one(url: str, db: object, cluster: Cluster) -> None:

@@ -40,8 +40,8 @@ def get(connection: Database, keys: Sequence[str], sources: Sequence[str]) -> di
 
 def put(connection: Database, replies: Sequence[Kept], sources: Sequence[str], *, most: int) -> int:
     """How many replies were new and are kept; the first one under a key stays."""
+    connection.execute("UPDATE reply_tally SET clock = clock + 1")  # first: others who write it wait for us
     before = stats(connection).entries
-    connection.execute("UPDATE reply_tally SET clock = clock + 1")
     sized = [(reply, len(reply.text.encode()) + _OVERHEAD) for reply in replies]
     kept = [(reply, size) for reply, size in sized if size <= most]
     rows = [(*(values := _as_stored(reply)), checksum(*values), size) for reply, size in kept]
