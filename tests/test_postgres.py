@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 
 import psycopg
 import pytest
@@ -374,6 +374,18 @@ def test_a_list_of_notes_is_added_again_where_the_connection_was_cut(
     memory.add(["one", "two"], user_id="ann")
     assert memory.store.count(Scope("ann")) == 2
     assert next(cuts, None) is None
+
+
+def test_a_write_whose_error_was_swallowed_is_not_taken_for_done(memory: Memory) -> None:
+    memory.add("a cat", id="a")
+
+    def write() -> None:
+        with memory.store._writing() as connection, suppress(psycopg.Error):
+            connection.execute("SELECT 1 / 0")
+
+    with pytest.raises(StoreError, match="the transaction had failed before; nothing was written"):
+        write()
+    assert memory.get("a").text == "a cat"
 
 
 def test_a_clock_that_steps_back_changes_no_order(url: str) -> None:

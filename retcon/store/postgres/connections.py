@@ -261,7 +261,8 @@ class Connections:
             try:
                 yield PostgresConnection(session)
                 ending = True
-                session.execute("COMMIT")
+                if session.execute("COMMIT").statusmessage != "COMMIT":  # a statement had failed, and nobody told us
+                    raise StoreError(f"{self.place.shown}: the transaction had failed before; nothing was written")
             except BaseException as error:
                 if session.broken or session.closed:
                     raise self._lost(error, unknown=ending and begin == _WRITE) from error
@@ -310,7 +311,7 @@ class Connections:
     def _lost(self, error: BaseException, *, unknown: bool) -> BaseException:
         if not isinstance(error, psycopg.Error):
             return error
-        if isinstance(error, SilenceError) and deadline.seconds_left() <= 0:
+        if isinstance(error, SilenceError) and deadline.seconds_left() <= 0 and not unknown:
             return DeadlineError("the time for this work is over; nothing was written")
         rest = "whether the last write counts is not known" if unknown else "nothing was written"
         return LostConnectionError(
