@@ -39,6 +39,7 @@ def binaries() -> Path | None:
     return Path(on_path).resolve().parent if on_path else None
 
 
+_WITH_US = ["setpriv", "--pdeathsig", "INT"] if shutil.which("setpriv") else []  # a killed test leaves no server
 REASON = "PostgreSQL is not installed (Debian: apt-get install postgresql)"
 
 
@@ -78,7 +79,7 @@ class Cluster:
         words = [word for name, value in self.settings.items() for word in ("-c", f"{name}={value}")]
         words += ["-c", f"port={self.port}", "-c", "listen_addresses=127.0.0.1"]
         words += ["-c", f"unix_socket_directories={self.folder}"]
-        command = [str(folder / "postgres"), "-D", str(self.data), *words]
+        command = [*_WITH_US, str(folder / "postgres"), "-D", str(self.data), *words]
         self.process = subprocess.Popen(command, stdout=self._log, stderr=self._log, **_as_owner())
         self._wait()
 
