@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 
+import numpy as np
 import psycopg
 import pytest
 from clusters import Cluster, schema_of
@@ -19,7 +20,9 @@ from waiting import until
 
 from retcon import Memory, Note, Scope
 from retcon.errors import BusyError, DeadlineError, InputError, MissingExtraError, SchemaError, StoreError
+from retcon.note import Filter
 from retcon.store import places
+from retcon.store.indexes import Indexes
 from retcon.store.postgres import PostgresStore, connections, is_there
 from retcon.store.postgres.migrations import STEPS
 from retcon.store.postgres.url import parse
@@ -278,6 +281,28 @@ def test_deletes_records_and_replies_at_once_end_in_no_deadlock(url: str) -> Non
             list(pool.map(lambda job: job[0](job[1]), [(keep, 0), (delete, 0), (keep, 1), (delete, 3), (delete, 5)]))
         assert memory.store.count(Scope()) == 30
         assert memory.check().ok
+
+
+def test_a_large_pool_of_vectors_has_an_index_in_memory_that_finds_what_an_exact_search_finds(url: str) -> None:
+    draw = np.random.default_rng(3)
+    rows = draw.normal(size=(400, 16)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    with Memory(url) as memory:
+        memory.add([{"text": f"note {number}", "id": f"n{number}"} for number in range(400)], user_id="ann")
+        memory.store.put_vectors("test", [(f"n{number}", row[None]) for number, row in enumerate(rows)])
+
+        def nearest() -> list[str]:
+            with memory.store.snapshot(Scope("ann")) as snapshot:
+                found = snapshot.nearest("test", rows[7], 10, Filter())
+                return [note.id for note in snapshot.fetch(found.slots.tolist())]
+
+        exact = nearest()
+        memory.store._indexes = Indexes(":memory:", least=100)
+        memory.store.refresh_indexes(Scope("ann"), "test")
+        assert memory.store._indexes._held
+        assert len(set(nearest()) & set(exact)) >= 9
+        memory.delete("n7")
+        assert "n7" not in nearest()
 
 
 # -- purging -----------------------------------------------------------------------------------------------------------
