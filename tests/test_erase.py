@@ -188,6 +188,7 @@ def test_an_open_reader_holds_the_words_back_and_the_caller_is_told(memory: Memo
     assert canaries(path) == all_of(2)
 
 
+@pytest.mark.sqlite  # of a server a short listing is read at once
 def test_a_listing_half_read_is_such_a_reader(memory: Memory, path: Path) -> None:
     memory.add([draft(1), draft(2)], user_id="ann")
     lines = memory.lines()
