@@ -103,6 +103,8 @@ class AsyncMemory(Hints):
     delete_all = _on_thread(Memory.delete_all)
     purge = _on_thread(Memory.purge)
     count_unpurged = _on_thread(Memory.count_unpurged)
+    purge_due = _on_thread(Memory.purge_due)
+    count_due = _on_thread(Memory.count_due)
     embed = _on_thread(Memory.embed)
     get = _on_thread(Memory.get)
     get_all = _on_thread(Memory.get_all)

@@ -33,6 +33,11 @@ def dump(notes: Iterable[Note], *, gaps: bool = False) -> Iterator[str]:
         yield json.dumps(plain, ensure_ascii=False, sort_keys=True) + "\n"
 
 
+def is_one_of(target: Path, file: str) -> bool:
+    """Whether the target is the store's file, or one beside it that belongs to it."""
+    return any(os.path.realpath(target) == os.path.realpath(file + end) for end in ("", "-wal", "-shm"))
+
+
 def write(path: Path, lines: Iterable[str], *, progress: Progress | None = None) -> int:
     """How many lines went into the file, which only its owner may read. It appears whole or not at all."""
     part = path.with_name(f"{path.name}.{os.urandom(4).hex()}.part")

@@ -42,7 +42,7 @@ from retcon.route import Mismatch, Router
 from retcon.screen import Hook, check_hook, screen
 from retcon.store import Deleted, Order, Progress
 from retcon.store.connections import Sync
-from retcon.store.sqlite import SqliteStore
+from retcon.store.places import open_store
 from retcon.tokens import Counter, check_budget, counter, remember
 from retcon.trace import span
 from retcon.where import NoWords, ScopeWords, Where, WhereWords, refuse_words, resolve, resolve_scope
@@ -82,7 +82,7 @@ class _Case:
 
 
 class Memory(Hints):
-    """Notes in one SQLite file, recalled under a token budget. No key, no network, no download.
+    """Notes in a SQLite file, or on a PostgreSQL server, recalled under a token budget. No key, no download.
 
     What reads takes a `where`, or its words as keywords: whose notes (user_id, agent_id, run_id), and which of them
     (session, since, until, metadata; `filters` with operators, see `retcon.filters`).
@@ -113,7 +113,7 @@ class Memory(Hints):
         now: Callable[[], datetime] = utc_now,
         new_id: Callable[[], str] = random_id,
     ) -> None:
-        """Opens the file, or makes it; `:memory:` keeps everything in this process.
+        """Opens the file, or makes it; `:memory:` keeps everything in this process, and postgresql://... on a server.
 
         `router` decides: a Router, its JSON file or the name of one that ships; by default one learned on five domains
         where there is a model, else the evidence-fit rule. `counter` counts tokens: "estimate",
@@ -170,7 +170,7 @@ class Memory(Hints):
         self._opened = [part for given, part in parts if isinstance(given, str)]
         self._mismatch, self._reader_mismatch = self._compare_router(focus, quiet=find_quiet(router))
         spoken = None if language is None else _language(language)
-        self.store = SqliteStore(check_path(path), sync=sync, language=spoken)
+        self.store = open_store(check_path(path), sync=sync, language=spoken)
         self._identity: Identity | None = None
         self._background = Background(self.embed) if embed_in_background else None
         self._performer = Performer(
@@ -318,8 +318,18 @@ class Memory(Hints):
         with `expired=False` they stay. `close` purges without them where a delete waits for it; a server purges with
         them, in the background. A rewrite takes about a second for 100 MB, and writers wait for it. What could not be
         purged stays due, in the file.
+
+        On PostgreSQL a rewrite (VACUUM FULL) keeps readers out too, so that only this call does it.
         """
         return self.store.purge(at=self._stamp(), now=self._utc() if expired else None)
+
+    def purge_due(self) -> bool:
+        """Whether what a server purges in the background is done: on PostgreSQL expired notes, without a rewrite."""
+        return self.store.purge_due(at=self._stamp(), now=self._utc())
+
+    def count_due(self) -> int:
+        """How much of what waits for a purge a server does in the background."""
+        return self.store.count_due(now=self._utc())
 
     def count_unpurged(self) -> int:
         """How much waits for a purge: deletes whose words may still lie in the files, and notes that have expired."""
@@ -656,7 +666,7 @@ class Memory(Hints):
         `skip_damaged` leaves out notes that do not match their checksum, and links to them.
         """
         scope, target = resolve_scope(where, words), Path(path)
-        if any(os.path.realpath(target) == os.path.realpath(self.store.path + end) for end in ("", "-wal", "-shm")):
+        if self.store.file is not None and jsonl.is_one_of(target, self.store.file):
             raise InputError(f"{target} is the store itself: export to another file")
         return jsonl.write(target, self._lines(scope, skip_damaged=skip_damaged), progress=progress)
 
@@ -751,20 +761,21 @@ class Memory(Hints):
 
     def backup(self, path: str | os.PathLike[str], *, replace: bool = False) -> Check:
         """The check of a copy of the store, which is now at that path: one file, that can be opened like any store."""
-        if self.store.in_memory:
-            raise InputError("a memory without a file has no backup: export it")
+        if self.store.file is None:
+            raise InputError(self.store.no_backup)
         from retcon.store.backup import backup  # loaded where one is made
 
-        return backup(self.store.path, path, replace=replace)
+        return backup(self.store.file, path, replace=replace)
 
     def close(self, *, purge: bool = True) -> None:
         """Close the file, and model and embedder if the memory opened them; the memory cannot be used after.
 
-        Where a delete waits for a purge, that comes first; with `purge=False` it stays due. Expired notes stay.
+        Where a delete waits for a purge, that comes first; with `purge=False`, and on PostgreSQL, it stays due. Expired
+        notes stay.
         """
         if self._background is not None:
             self._background.close()
-        if purge:
+        if purge and self.store.rewrites_by_itself:
             with contextlib.suppress(StoreError):  # closed before, or not to be written: it stays due
                 if self.store.count_unpurged():
                     self.purge(expired=False)

@@ -10,6 +10,7 @@ from retcon.model import Embed
 from retcon.model.embedders import OFFLINE
 from retcon.perform import GUARDS, Guard
 from retcon.route import SHIPPED, Router, default_router
+from retcon.store.places import is_postgres
 
 MODELS = ("model", "reader")  # of what a router was learned with
 
@@ -52,10 +53,10 @@ def choose_feature_embed(router: Router, own: Embed) -> Embed:
 
 
 def check_path(path: str | os.PathLike[str]) -> str:
-    """The path of a store's file, or ":memory:"."""
+    """The path of a store's file, the URL of one on a server, or ":memory:"."""
     path = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(path, str) or not path or "\0" in path:
         raise InputError("a memory needs a path, or ':memory:'")
-    if "://" in path:
-        raise InputError(f"{path.split('://')[0]}:// stores are not part of this version: give a file path")
+    if "://" in path and not is_postgres(path):
+        raise InputError(f"{quote(path.split('://')[0])} is no kind of store: give a file path or postgresql://...")
     return path

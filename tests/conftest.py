@@ -13,8 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import clusters
 import pytest
 from browser import chromium, written_report
+from clusters import Cluster
 from hypothesis import HealthCheck, settings
 from local_model import smollm
 from misbehaving import Server
@@ -37,6 +39,9 @@ settings.register_profile("deep", deadline=None, max_examples=_EXAMPLES, suppres
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
+RUNNING: list[Cluster] = []  # the server of this test process
+
+
 def fixed_clock() -> datetime:
     """The same moment at every call."""
     return datetime(2026, 5, 9, 12, 0, tzinfo=UTC)
@@ -53,8 +58,10 @@ def files_of(path: Path) -> list[Path]:
     return [file for end in ("", "-wal", "-shm") if (file := Path(f"{path}{end}")).exists()]
 
 
-def bytes_of(path: Path) -> bytes:
-    """Every byte that the store has on disk."""
+def bytes_of(path: Path | str) -> bytes:
+    """Every byte that the store has on disk; of PostgreSQL its tables and indexes."""
+    if isinstance(path, str):
+        return RUNNING[0].bytes_of(path)
     return b"".join(file.read_bytes() for file in files_of(path))
 
 
@@ -78,9 +85,34 @@ def release() -> Iterator[threading.Event]:
     event.set()
 
 
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A PostgreSQL server of this test process."""
+    if clusters.binaries() is None:
+        pytest.skip(clusters.REASON)
+    with clusters.started() as running:
+        RUNNING[:] = [running]
+        yield running
+
+
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "notes.db"
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path | str]:
+    """Where a new store may be: a file, or in tests marked `both_stores` also a URL on a PostgreSQL server."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        yield tmp_path / "notes.db"
+        return
+    request.getfixturevalue("monkeypatch").chdir(tmp_path)  # a service on a server keeps its own files there
+    running: Cluster = request.getfixturevalue("cluster")
+    url = running.url()
+    yield url
+    running.drop(url)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs tests marked `both_stores` on each store; those of them marked `sqlite` are about the file itself."""
+    marks = {mark.name for mark in metafunc.definition.iter_markers()}
+    if "path" in metafunc.fixturenames and "both_stores" in marks and "sqlite" not in marks:
+        metafunc.parametrize("path", ["sqlite", "postgres"], indirect=True)
 
 
 @pytest.fixture

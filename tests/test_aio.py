@@ -16,6 +16,8 @@ from conftest import counted_ids, fixed_clock
 from retcon import AsyncMemory, Memory
 from retcon.errors import InputError, NotFoundError, StoreError
 
+pytestmark = pytest.mark.both_stores
+
 
 def test_every_method_has_its_awaited_twin() -> None:
     def public(kind: type) -> set[str]:

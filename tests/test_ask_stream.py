@@ -23,6 +23,8 @@ from retcon.errors import AuthError, DeadlineError, InputError, ModelError, Mode
 from retcon.model import Ask, FakeChat, GgufChat
 from retcon.server import Keys, Limits
 
+pytestmark = pytest.mark.both_stores
+
 EVENTS = {"accept": "text/event-stream"}
 
 

@@ -22,6 +22,8 @@ from retcon.model import Ask, Chat, FakeChat, HttpChat, Reply
 from retcon.note import Note
 from retcon.store import Kept, ReplyStats
 
+pytestmark = pytest.mark.both_stores
+
 KEY = "sk-canary-5555aaaa7777bbbb"
 
 

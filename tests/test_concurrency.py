@@ -23,6 +23,8 @@ from retcon.errors import BusyError, StoreError
 from retcon.store import connections
 from retcon.store.sqlite import SqliteStore
 
+pytestmark = pytest.mark.both_stores
+
 PROCESSES = 8
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -83,10 +85,10 @@ def check_all(path: Path, count: int) -> None:
         notes = memory.get_all(superseded=True)
         assert len({note.id for note in notes}) == len(notes) == count
         assert stored_index(memory, path) == expected_index(notes)
-    connection = raw(path)
-    slots = connection.execute("SELECT scope, count(*), count(DISTINCT slot), max(slot) + 1 FROM note GROUP BY scope")
-    assert all(notes == distinct == last for _, notes, distinct, last in slots)
-    connection.close()
+        query = "SELECT scope, count(*), count(DISTINCT slot), max(slot) + 1 FROM note GROUP BY scope"
+        with memory.store._read() as connection:
+            slots = connection.execute(query).fetchall()
+        assert all(notes == distinct == last for _, notes, distinct, last in slots)
 
 
 def test_eight_processes_add_and_recall_at_once_on_a_new_file(path: Path) -> None:
@@ -104,6 +106,7 @@ def test_eight_processes_add_and_recall_at_once_on_a_new_file(path: Path) -> Non
     check_all(path, PROCESSES * 12 * 6)
 
 
+@pytest.mark.sqlite
 def test_a_new_file_opened_by_eight_processes_at_once_gets_one_schema(path: Path) -> None:
     script = """
     start = time.time()
@@ -145,6 +148,7 @@ def test_processes_that_delete_and_supersede_leave_a_sound_index(path: Path) -> 
         assert stored_index(memory, path) == expected_index(notes)
 
 
+@pytest.mark.sqlite
 def test_a_long_write_elsewhere_delays_no_reader_and_no_newcomer(path: Path) -> None:
     with Memory(path) as memory:
         memory.add("Pixel is a cat", user_id="ann")
@@ -157,6 +161,7 @@ def test_a_long_write_elsewhere_delays_no_reader_and_no_newcomer(path: Path) -> 
         writer.close()
 
 
+@pytest.mark.sqlite
 def test_a_writer_that_waits_past_the_time_out_is_told(path: Path) -> None:
     store = SqliteStore(path, timeout=0.1)
     writer = raw(path)
@@ -191,6 +196,7 @@ def test_eight_threads_share_one_memory(path: Path, where: str) -> None:
         check_all(path, 80)
 
 
+@pytest.mark.sqlite
 def test_connections_of_ended_threads_are_closed(memory: Memory) -> None:
     for _ in range(20):
         thread = threading.Thread(target=lambda: memory.add("a note"))

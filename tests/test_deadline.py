@@ -11,6 +11,8 @@ from retcon import Memory, deadline
 from retcon.errors import DeadlineError
 from retcon.model import Ask, FakeChat
 
+pytestmark = pytest.mark.both_stores
+
 ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
 
@@ -61,6 +63,7 @@ def test_a_stop_tells_each_wait_that_is_under_way_once() -> None:
     assert told == ["during", "after"]
 
 
+@pytest.mark.sqlite
 def test_a_statement_of_the_store_ends_at_the_deadline_and_the_store_goes_on(memory: Memory) -> None:
     memory.add("a cat", id="a")
     with deadline.until(time.monotonic() + 0.05), pytest.raises(DeadlineError), memory.store._connections.use() as used:
@@ -68,6 +71,7 @@ def test_a_statement_of_the_store_ends_at_the_deadline_and_the_store_goes_on(mem
     assert memory.get("a").text == "a cat"
 
 
+@pytest.mark.sqlite
 def test_a_read_within_a_read_leaves_the_deadline_in_force(memory: Memory) -> None:
     memory.add("a cat", id="a")
 
@@ -95,6 +99,7 @@ def test_a_write_that_is_late_writes_nothing(memory: Memory) -> None:
     assert memory.check().ok
 
 
+@pytest.mark.sqlite
 def test_a_listing_ends_at_the_deadline(memory: Memory) -> None:
     memory.add([f"note {number}" for number in range(3000)])
     with deadline.until(time.monotonic()), pytest.raises(DeadlineError):

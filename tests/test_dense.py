@@ -21,6 +21,8 @@ from retcon.retrieve import Ranked, join
 from retcon.store import Nearest
 from retcon.store.matrices import Matrices
 
+pytestmark = pytest.mark.both_stores
+
 WORDS = "cat dog bird fish lisbon berlin train boat rent vet".split()
 LONG = " ".join(f"Sentence {n} speaks of a {WORDS[n % 10]} and of the number {n} in some words." for n in range(40))
 

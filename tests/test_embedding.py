@@ -21,6 +21,8 @@ from retcon.model.embedders import FunctionEmbed
 from retcon.note import Filter, Note
 from retcon.where import Where
 
+pytestmark = pytest.mark.both_stores
+
 LONG = " ".join(f"Sentence number {n} says that box {n} is in room {n % 7} of the house." for n in range(40))
 
 

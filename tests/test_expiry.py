@@ -19,6 +19,8 @@ from retcon.model import FakeChat
 from retcon.retrieve import RETRIEVERS
 from retcon.store.deleting import EXPIRED
 
+pytestmark = pytest.mark.both_stores
+
 NOON = datetime(2026, 5, 9, 12, tzinfo=UTC)
 
 
@@ -189,6 +191,7 @@ def test_a_purge_takes_what_has_expired_and_only_that(path: Path, clock: Clock, 
         assert [note.id for note in memory.get_all(expired=True)] == ["b"]
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("deleted", [False, True])
 @pytest.mark.parametrize("purge", [False, True])
 def test_no_close_deletes_what_has_expired(path: Path, clock: Clock, purge: bool, deleted: bool) -> None:
@@ -206,6 +209,7 @@ def test_no_close_deletes_what_has_expired(path: Path, clock: Clock, purge: bool
         assert again.count_unpurged() == 1 + (deleted and not purge)
 
 
+@pytest.mark.sqlite
 def test_a_poll_for_expired_notes_reads_no_note_that_does_not_expire(memory: Memory) -> None:
     """A server asks every minute: the plan may walk the index of expiries, which is partial, and no table."""
     with memory.store._read() as connection:
@@ -247,6 +251,7 @@ def test_a_purge_changes_nothing_that_is_recalled(chains: list[list[str]]) -> No
         assert memory.check().problems == ()
 
 
+@pytest.mark.sqlite
 def test_expiry_survives_an_export_a_load_and_a_backup(memory: Memory, tmp_path: Path, clock: Clock) -> None:
     memory.add("the code", id="a", expires_at=timedelta(hours=1))
     memory.backup(tmp_path / "saved.db")

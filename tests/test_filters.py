@@ -19,6 +19,8 @@ from retcon.errors import InputError
 from retcon.filters import DEEPEST, MOST, MOST_VALUES, OPERATORS
 from retcon.retrieve import RETRIEVERS
 
+pytestmark = pytest.mark.both_stores
+
 NOTES: list[dict[str, Any]] = [
     {"id": "1", "text": "cat one", "speaker": "Ann", "session": "s1", "timestamp": "2026-05-01T10:00",
      "metadata": {"topic": "cats", "pages": 3, "tags": ["pet", "red"], "done": True}},

@@ -24,6 +24,8 @@ from retcon.note import Hit, Note
 from retcon.rerank import FRAME_STEMS, weigh_terms
 from retcon.retrieve import mark_duplicates
 
+pytestmark = pytest.mark.both_stores
+
 ASKED = [pytest.param(talk, question, id=question.text) for talk in TALKS for question in talk.questions]
 INFLECTED = [case for case in ASKED if isinstance(case.values[1], Question) and case.values[1].inflected]
 
@@ -233,6 +235,7 @@ def test_a_file_keeps_its_language(path: Path) -> None:
         assert memory.check().ok
 
 
+@pytest.mark.sqlite
 def test_another_language_is_refused_with_the_command_that_changes_it(path: Path) -> None:
     tell(GERMAN, "german", path).close()
     with pytest.raises(InputError, match=f"retcon reindex {path} --language spanish") as told:
@@ -313,6 +316,7 @@ def test_a_reindex_that_is_killed_leaves_the_old_index(path: Path, calls: int) -
         assert rankings(memory, GERMAN) == rankings(fresh, GERMAN)
 
 
+@pytest.mark.sqlite
 def test_a_language_that_is_not_known_here_is_told_and_reindexing_mends_it(path: Path) -> None:
     tell(GERMAN, "german", path).close()
     with closing(raw(path)) as connection:
@@ -334,6 +338,7 @@ def test_vectors_stay_when_the_language_changes(path: Path) -> None:
         assert memory.stats()["vectors"] == before == len(GERMAN.lines)
 
 
+@pytest.mark.sqlite
 def test_no_index_entry_of_the_old_language_is_left(path: Path, tmp_path: Path) -> None:
     with tell(GERMAN, "german", path) as memory, tell(GERMAN, "spanish", tmp_path / "fresh.db"):
         before = index_terms(path)

@@ -16,6 +16,8 @@ from retcon import Memory
 from retcon.errors import ConflictError, InputError
 from retcon.note import Note
 
+pytestmark = pytest.mark.both_stores
+
 STORES = Path(__file__).parent / "stores"
 
 
@@ -128,6 +130,7 @@ def test_since_and_until_take_a_live_note_by_the_day_on_which_it_was_stored(path
 # -- the file ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("change", ["live = 0", "live = 1", "expires_at = '2026-01-01T00:00:00+00:00'"])
 @pytest.mark.parametrize("note_id", ["plain", "live", "short"])
 def test_a_change_of_either_column_by_another_program_is_noticed(path: Path, change: str, note_id: str) -> None:

@@ -15,6 +15,8 @@ from conftest import counted_ids, fixed_clock
 from retcon.errors import InputError, NotFoundError
 from retcon.mem0 import Memory
 
+pytestmark = pytest.mark.both_stores
+
 EVERYBODY = {"user_id": "*"}  # Mem0's own word for it
 MESSAGES = [
     {"role": "system", "content": "You are kind."},

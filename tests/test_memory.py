@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 from retcon import Cluster, Memory, Note, Recall
 from retcon.errors import ConflictError, InputError, RetconError, StoreError
 
+pytestmark = pytest.mark.both_stores
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -420,6 +422,7 @@ def test_a_memory_closes_with_its_block_and_opens_again(path: Path) -> None:
     assert not Path(f"{path}-wal").exists()
 
 
+@pytest.mark.sqlite
 def test_export_refuses_the_store_itself_and_keeps_a_file_named_like_its_part(path: Path, tmp_path: Path) -> None:
     with Memory(path) as memory:
         memory.add("a cat")

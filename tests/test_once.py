@@ -23,6 +23,8 @@ from retcon.retrieve import mark_duplicates
 from retcon.route import Router, default_router
 from retcon.store.writing import BATCH
 
+pytestmark = pytest.mark.both_stores
+
 QUERIES = [question.question for question in sample.questions()]
 BUDGETS = (0, 40, 256, 4_000)
 SPREADS = Router(  # the one kind that needs embeddings
@@ -89,6 +91,7 @@ def test_a_recall_splits_each_note_into_sentences_once(talk: Memory, monkeypatch
         assert asked.keys() <= {hit.text for hit in found.cluster.hits}
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("long", [False, True])
 def test_a_recall_sends_no_statement_twice(talk: Memory, long: bool) -> None:
     if long:

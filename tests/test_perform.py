@@ -30,6 +30,8 @@ from retcon.operate import ACTIONS, Job, record, register
 from retcon.route import Router
 from retcon.tokens import counter
 
+pytestmark = pytest.mark.both_stores
+
 WRITERS = ("merge", "abstract", "rewrite", "hybrid")
 STORY = (
     ("I adopted a cat named Pixel from the shelter in Leeds. It rained all day and the bus was late.", "2026-05-09"),

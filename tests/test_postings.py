@@ -77,13 +77,17 @@ def scores(notes: Iterable[Note], query: str) -> dict[str, float]:
 
 def stored_index(memory: Memory, path: Path) -> dict[Place, Terms]:
     """The index in the file, read by the store's own reader; its two sides and its sums must agree."""
-    connection = raw(path)
+    with memory.store._read() as connection:
+        return _index_in(connection)
+
+
+def _index_in(connection: Any) -> dict[Place, Terms]:
     out: dict[Place, Terms] = {}
     for scope, user_id, agent_id, run_id, count, length in connection.execute(
         "SELECT id, user_id, agent_id, run_id, notes, length FROM scope"
     ).fetchall():
         place = (user_id or None, agent_id or None, run_id or None)
-        ids = dict(connection.execute("SELECT slot, id FROM note WHERE scope = ?", (scope,)))
+        ids = dict(connection.execute("SELECT slot, id FROM note WHERE scope = ?", (scope,)).fetchall())
         terms = {key: _entries(connection, scope, key, ids) for key in _terms(connection, scope)}
         forward: Terms = {}
         docs = connection.execute("SELECT slot, length, terms FROM doc WHERE scope = ?", (scope,)).fetchall()
@@ -94,7 +98,6 @@ def stored_index(memory: Memory, path: Path) -> dict[Place, Terms]:
         assert (count, length) == (len(docs), sum(size for _, size, _ in docs))
         if terms:
             out[place] = terms
-    connection.close()
     return out
 
 
@@ -142,7 +145,11 @@ def bm25(memory: Memory, query: str, top_k: int, place: Scope, only: Filter | No
         return list(zip((note.id for note in snapshot.fetch(found.slots)), found.scores, strict=True))
 
 
-def check_file(path: Path) -> None:
+def check_file(path: Path | str) -> None:
+    if isinstance(path, str):
+        with Memory(path) as memory:
+            assert memory.check().problems == ()
+        return
     connection = raw(path)
     assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
     assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -194,8 +201,11 @@ class StoreMachine(RuleBasedStateMachine):
     def open(self) -> Memory:
         return Memory(self.path, now=fixed_clock)
 
-    def teardown(self) -> None:
+    def restore(self) -> None:
         postings.TAIL, postings.BLOCK, writing.FLUSH = self.saved
+
+    def teardown(self) -> None:
+        self.restore()
         assert self.memory.check().problems == ()
         with Memory(self.path.with_name("fresh.db"), now=fixed_clock) as fresh:
             fresh.load(self.memory.lines())

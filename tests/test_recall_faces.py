@@ -20,6 +20,8 @@ pytest.importorskip("fastapi")
 
 from serving import client, error
 
+pytestmark = pytest.mark.both_stores
+
 QUESTION = "How much did the vet cost?"
 NOTES = (
     "I adopted a cat named Pixel.",

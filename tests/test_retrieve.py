@@ -23,6 +23,8 @@ from retcon.retrieve import _PLAIN, K1, RETRIEVERS, B, best, mark_duplicates
 from retcon.sample import notes, questions
 from retcon.words import index_counts, query_terms, spoken_date, stems
 
+pytestmark = pytest.mark.both_stores
+
 DATA = Path(os.environ.get("RETCON_DATA") or Path(__file__).parents[2] / "shared" / "data")
 
 

@@ -14,6 +14,8 @@ from conftest import bytes_of, counted_ids, fixed_clock
 from retcon import Memory, Note
 from retcon.errors import InputError, RefusedError
 
+pytestmark = pytest.mark.both_stores
+
 
 def redact(note: Note) -> Note:
     return replace(note, text=re.sub(r"\d{4,}", "[number]", note.text))

@@ -17,7 +17,9 @@ from retcon import Memory, Note, Scope
 from retcon.errors import ConflictError, InputError, NotFoundError
 from retcon.note import Filter
 from retcon.store import Order
-from retcon.store.sqlite import SqliteStore
+from retcon.store.places import open_store
+
+pytestmark = pytest.mark.both_stores
 
 COLUMNS = {
     "seq": 99,
@@ -59,6 +61,7 @@ def refused(path: Path, statement: str) -> None:
     assert rows(path) == before
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize("verb", ["UPDATE", "UPDATE OR REPLACE", "UPDATE OR IGNORE"])
 def test_no_column_of_a_note_can_be_updated(filled: Path, verb: str, column: str) -> None:
@@ -66,6 +69,7 @@ def test_no_column_of_a_note_can_be_updated(filled: Path, verb: str, column: str
     refused(filled, f"{verb} note SET {column} = {column} WHERE id = 'a'")
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("column", ["rowid", "_rowid_", "oid"])
 @pytest.mark.parametrize("verb", ["UPDATE", "UPDATE OR REPLACE", "UPDATE OR IGNORE"])
 def test_no_note_can_be_put_in_another_place(filled: Path, verb: str, column: str) -> None:
@@ -73,6 +77,7 @@ def test_no_note_can_be_put_in_another_place(filled: Path, verb: str, column: st
     refused(filled, f"{verb} note SET {column} = 99 WHERE id = 'a'")
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("verb", ["INSERT OR REPLACE", "REPLACE"])
 @pytest.mark.parametrize(
     ("seq", "name", "slot"), [("NULL", "a", 50), ("1", "new", 50), ("NULL", "new", 0), ("1", "a", 0)]
@@ -82,6 +87,7 @@ def test_no_note_can_be_replaced_by_id_seq_or_place(filled: Path, verb: str, seq
     refused(filled, f"{verb} INTO note {columns} VALUES ({seq}, '{name}', 1, {slot}, 'other', '{{}}', '', 1)")
 
 
+@pytest.mark.sqlite
 def test_an_upsert_does_not_reach_the_text(filled: Path) -> None:
     columns = "(id, scope, slot, text, metadata, created_at, sum)"
     refused(
@@ -90,6 +96,7 @@ def test_an_upsert_does_not_reach_the_text(filled: Path) -> None:
     )
 
 
+@pytest.mark.sqlite
 def test_no_note_can_be_replaced_through_the_correction_it_makes(memory: Memory, path: Path) -> None:
     """`supersedes` is unique too, so REPLACE would delete the note that already corrects the same one."""
     memory.add("old", id="a")
@@ -100,6 +107,7 @@ def test_no_note_can_be_replaced_through_the_correction_it_makes(memory: Memory,
     refused(path, "UPDATE OR REPLACE note SET supersedes = 1 WHERE id = 'd'")
 
 
+@pytest.mark.sqlite
 def test_reading_changes_no_byte(memory: Memory, path: Path, tmp_path: Path) -> None:
     memory.add([f"note number {i} about cats" for i in range(50)], user_id="ann")
     memory.supersede(memory.get_all()[0].id, "a correction")
@@ -121,6 +129,7 @@ def test_reading_changes_no_byte(memory: Memory, path: Path, tmp_path: Path) -> 
     assert after == before
 
 
+@pytest.mark.sqlite
 def test_the_paper_retriever_and_the_dense_one_leave_raw_notes_alone(path: Path) -> None:
     for retriever in ("bm25-plain", "dense", "hybrid"):
         with Memory(path, retriever=retriever, embedder="hashing") as memory:
@@ -130,6 +139,7 @@ def test_the_paper_retriever_and_the_dense_one_leave_raw_notes_alone(path: Path)
             assert rows(path) == before
 
 
+@pytest.mark.sqlite
 def test_every_connection_checks_foreign_keys_and_zeroes_what_it_deletes(memory: Memory) -> None:
     with memory.store._connections.use() as connection:
         for pragma, value in (("foreign_keys", 1), ("secure_delete", 1), ("journal_mode", "wal"), ("synchronous", 2)):
@@ -208,7 +218,7 @@ def test_a_turn_whose_explicit_predecessor_goes_follows_its_session(memory: Memo
 
 
 def test_delete_of_thousands_at_once_takes_seconds(path: Path) -> None:
-    store = SqliteStore(path)
+    store = open_store(str(path))
     with Memory(path) as memory:
         memory.add([{"text": f"note {i} cat {i % 7}", "id": f"n{i}"} for i in range(3000)], user_id="ann", session="s")
         assert memory.delete([f"n{i}" for i in range(0, 3000, 2)]).notes == 1500
@@ -268,6 +278,7 @@ def test_page_after_a_note_of_another_scope_or_of_nobody(memory: Memory) -> None
         memory.get_all(order="best")  # type: ignore[arg-type]
 
 
+@pytest.mark.sqlite
 def test_page_of_one_users_notes_is_neither_sorted_nor_walked_to(memory: Memory, path: Path) -> None:
     for number in range(200):
         memory.add(f"note {number}", id=f"n{number}", user_id="ann" if number % 4 else "bob")

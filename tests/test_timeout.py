@@ -20,6 +20,8 @@ from retcon.deadline import TimeLimit
 from retcon.errors import DeadlineError, InputError, ModelError, ModelTimeoutError
 from retcon.model import Ask, HttpEmbed, Reply
 
+pytestmark = pytest.mark.both_stores
+
 SHORT = 0.5  # seconds that a call is given here; nothing but giving up in time ends it
 
 

@@ -14,6 +14,8 @@ from retcon.errors import InputError
 from retcon.model import FakeChat
 from retcon.retrieve import RETRIEVERS
 
+pytestmark = pytest.mark.both_stores
+
 WORDS: dict[str, Any] = {
     "user_id": "ann", "agent_id": "a", "run_id": "r", "session": "s1", "since": "2026-05-01",
     "until": datetime(2026, 5, 9, 10), "metadata": {"topic": "cats"},

@@ -21,6 +21,7 @@ from retcon.memory import Memory
 from retcon.model import Ask, Chat, GgufChat, HttpChat, unknown_model
 from retcon.operate import ACTIONS, usable
 from retcon.store.checking import hints
+from retcon.store.places import is_postgres, load_postgres, shown
 from retcon.tokens import check_budget
 
 EXTRAS = {  # extra -> what it brings, and the modules by which it is recognised
@@ -33,6 +34,7 @@ EXTRAS = {  # extra -> what it brings, and the modules by which it is recognised
     "http": ("OpenAI-compatible model endpoints", ("httpx",)),
     "local": ("local GGUF models", ("xllamacpp",)),
     "lab": ("Parquet files, boosted trees and figures", ("pyarrow", "sklearn", "matplotlib")),
+    "postgres": ("a store on a PostgreSQL server", ("psycopg", "psycopg_pool")),
     "gpu": ("local models on a GPU", ("torch", "transformers", "accelerate")),
     "server": ("the REST service and its page", ("fastapi", "uvicorn")),
     "mcp": ("the MCP server", ("mcp", "uvicorn")),
@@ -159,6 +161,8 @@ def _reply(chat: Chat, check: bool) -> dict[str, Any]:
 
 
 def _store(db: str) -> dict[str, Any]:
+    if is_postgres(db):
+        return _server(db)
     found: dict[str, Any] = {"path": db, "exists": os.path.exists(db)}
     fault = _obstacle(db)
     if fault:
@@ -166,6 +170,20 @@ def _store(db: str) -> dict[str, Any]:
     if not found["exists"]:
         return found
     try:
+        with Memory(db) as memory:
+            found |= memory.stats()
+        return found if found["check"] == "ok" else found | {"error": f"quick check: {found['check']}"}
+    except RetconError as error:
+        return found | {"error": str(error)}
+
+
+def _server(db: str) -> dict[str, Any]:
+    """The same of a store on a server, which is opened only where it is there."""
+    found: dict[str, Any] = {"path": shown(db), "exists": False}
+    try:
+        found["exists"] = load_postgres().is_there(db)
+        if not found["exists"]:
+            return found
         with Memory(db) as memory:
             found |= memory.stats()
         return found if found["check"] == "ok" else found | {"error": f"quick check: {found['check']}"}
@@ -243,13 +261,15 @@ def _line(name: str, value: str) -> None:
 
 
 def _store_lines(store: dict[str, Any]) -> list[tuple[str, str]]:
-    path = os.path.abspath(store["path"])
+    path = store["path"] if is_postgres(store["path"]) else os.path.abspath(store["path"])
     if not store["exists"]:
         return [("store", f"{path} (not there yet: 'retcon add' makes it)")]
     if "check" not in store:
         return [("store", f"{path} (cannot be used, see below)")]
     counts = ", ".join(show.plural(store[f"{name}s"], name) for name in ("note", "scope", "record", "vector"))
     size = f"{show.size(store['bytes'])}, write-ahead log {show.size(store['wal_bytes'])}"
+    if "server" in store:
+        size = f"{store['server']}, {show.size(store['bytes'])}"
     lines = [
         ("store", path),
         ("", f"schema {store['schema']}, indexed in {store['language']}, {counts}"),
@@ -259,7 +279,7 @@ def _store_lines(store: dict[str, Any]) -> list[tuple[str, str]]:
     lines += [("", f"{lacking} without a vector: 'retcon embed' makes them")] if store["unembedded"] else []
     waiting = show.plural(store["unpurged"], "delete")
     lines += [("", f"{waiting} whose words leave the files with the next purge")] if store["unpurged"] else []
-    return lines + [("", hint) for hint in hints(store["path"])]
+    return lines + [("", hint) for hint in (() if "server" in store else hints(store["path"]))]
 
 
 def _model_lines(model: dict[str, Any]) -> list[tuple[str, str]]:

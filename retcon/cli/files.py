@@ -1,4 +1,4 @@
-"""`retcon check`, `backup`, `restore`, `embed`, `purge` and `reindex`: is the file sound, and what is in it."""
+"""`retcon check`, `backup`, `restore`, `migrate`, `embed`, `purge`, `reindex`: is the file sound, what is in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from retcon.cli.options import flag, option
 from retcon.errors import InputError, StoreError
 from retcon.note import Scope
 from retcon.store import backup as copies
+from retcon.store import moving as copying
 from retcon.store.checking import Check, check_file
+from retcon.store.places import is_postgres, load_postgres, shown
 
 CHECK = ("retcon check", "retcon check --db agent.db --json", "retcon check --repair")
 BACKUP = ("retcon backup agent-2026-05-09.db", "retcon backup /mnt/backups/agent.db --replace --db agent.db")
@@ -21,6 +23,10 @@ RESTORE = ("retcon restore agent-2026-05-09.db --db new.db", "retcon restore age
 EMBED = (
     "retcon embed --embedder ollama:nomic-embed-text",
     "retcon embed agent.db --embedder sentence-transformers:all-MiniLM-L6-v2 --drop-others",
+)
+MIGRATE = (
+    "retcon migrate --from agent.db --to postgresql://retcon@db.example.com/memory",
+    "retcon migrate --from postgresql://retcon@db.example.com/memory --to agent.db --json",
 )
 PURGE = ("retcon purge", "retcon purge --db agent.db --json")
 REINDEX = ("retcon reindex agent.db --language german", "retcon reindex --language none", "retcon reindex --json")
@@ -39,13 +45,13 @@ def check(
     Reads everything once: pages, schema, every note, the index against one made anew. The exit code is 1 if something
     is wrong. Nothing is changed without --repair; a store of an older version is brought up to date first.
     """
-    if not os.path.isfile(db):
+    if not is_postgres(db) and not os.path.isfile(db):
         raise StoreError(f"{db} does not exist yet: 'retcon add' or 'retcon load' makes it, --db names another")
-    found = check_file(db, mend=repair)
+    found = load_postgres().check_url(db, mend=repair) if is_postgres(db) else check_file(db, mend=repair)
     if as_json:
-        show.document({"path": db} | found.to_dict())
+        show.document({"path": shown(db)} | found.to_dict())
     else:
-        _tell_check(db, found)
+        _tell_check(shown(db), found)
     return 0 if found.ok else 1
 
 
@@ -61,6 +67,7 @@ def backup(
     The copy is one file that can be opened like any store. It appears only when it is complete and sound, and holds no
     deleted words.
     """
+    _refuse_server(db)
     with show.bar("backup", every=1) as progress:
         found = copies.backup(db, file, replace=replace, progress=progress)
     _tell_copy(f"{db} is saved in {file}", file, found, as_json=as_json)
@@ -78,6 +85,7 @@ def restore(
     The backup is checked first. A store that is there is replaced only with --replace, in one transaction: programs
     that have it open go on with the restored notes.
     """
+    _refuse_server(db)
     with show.bar("restore", every=1) as progress:
         found = copies.restore(file, db, replace=replace, progress=progress)
     _tell_copy(f"{db} holds what {file} holds", db, found, as_json=as_json)
@@ -140,14 +148,41 @@ def reindex(
     It is one transaction: others find what was there before until it is done, and a kill leaves that. Raw notes stay
     as they are.
     """
-    path = file or db
-    with opt.open_memory(path) as memory:
+    path = shown(file or db)
+    with opt.open_memory(file or db) as memory:
         with show.bar("reindex", memory.store.count(Scope(), superseded=False)) as progress:
             done = memory.reindex(language, progress=progress)
         now = memory.language
     if as_json:
         return show.document({"path": path, "notes": done, "language": now})
     return show.out(f"{path}: {show.plural(done, 'note')} indexed in {now}")
+
+
+def migrate(
+    *,
+    source: Annotated[str, option("--from", "STORE", "The store to copy: a file, or postgresql://...")],
+    target: Annotated[str, option("--to", "STORE", "Where it is to be: a new file, or an empty place on a server.")],
+    as_json: opt.AsJson = False,
+) -> None:
+    """Move a store, to a server or back.
+
+    Everything is copied: notes with their history, the index, vectors, records and replies. The copy appears only when
+    every table has the same rows as the source; stopped at any time, it goes on from there. The source stays as it is.
+    """
+    with show.bar("migrate", every=1) as progress:
+        found = copying.migrate(source, target, progress=progress)
+    if as_json:
+        return show.document(
+            {"from": shown(source), "to": shown(target), "notes": found.notes, "rows": found.rows}
+            | {"resumed": found.resumed}
+        )
+    what = f"{shown(target)} holds what {shown(source)} holds"
+    return show.out(f"{what}: {show.plural(found.notes, 'note')}, {found.rows} rows compared")
+
+
+def _refuse_server(db: str) -> None:
+    if is_postgres(db):
+        raise InputError("pg_dump and pg_restore save a database; 'retcon migrate' copies it into a file")
 
 
 def _tell_copy(what: str, path: str, found: Check, *, as_json: bool) -> None:

@@ -12,6 +12,7 @@ from retcon.cli.options import flag, option
 from retcon.errors import InputError, MissingExtraError
 from retcon.grant import bound_to
 from retcon.serving import url_host
+from retcon.store.places import is_postgres
 from retcon.store.purging import Purger
 from retcon.tokens import check_budget
 
@@ -80,7 +81,7 @@ def mcp(
         return
     with setup.open(db, create=True, language=language) as memory:
         server = ours.build(ours.ToolVerbs(memory, bound_to(bound), budget), workers, tools)
-        purger = Purger(memory.count_unpurged, memory.purge)
+        purger = Purger(memory.count_due, memory.purge_due)
 
         def close() -> None:
             purger.close()
@@ -128,4 +129,4 @@ def _url_entry(address: Any, path: str, key_env: str | None) -> dict[str, Any]:
 
 
 def _absolute(path: str | None) -> str | None:
-    return path if path is None or path == ":memory:" else os.path.abspath(path)
+    return path if path is None or path == ":memory:" or is_postgres(path) else os.path.abspath(path)

@@ -29,6 +29,7 @@ from retcon.note import Scope
 from retcon.operate import ACTIONS, usable
 from retcon.perform import GUARDS
 from retcon.retrieve import RETRIEVERS
+from retcon.store.places import is_postgres, load_postgres, shown
 from retcon.tokens import KNOWN
 from retcon.where import Where
 
@@ -325,6 +326,8 @@ def open_memory(db: str, *, create: bool = False, **options: Any) -> Iterator[Me
         raise StoreError(f"{db} is a folder: name a file in it")
     if not create and db != ":memory:" and "://" not in db and not os.path.exists(db):
         raise StoreError(f"{db} does not exist yet: 'retcon add' or 'retcon load' makes it, --db names another")
+    if not create and is_postgres(db) and not load_postgres().is_there(db):
+        raise StoreError(f"{shown(db)} does not exist yet: 'retcon add' or 'retcon load' makes it, --db names another")
     with Memory(db, **{name: value for name, value in options.items() if value is not None}) as memory:
         yield memory
 
@@ -332,7 +335,7 @@ def open_memory(db: str, *, create: bool = False, **options: Any) -> Iterator[Me
 @contextlib.contextmanager
 def new_or_known(db: str) -> Iterator[None]:
     """A block that fills a store: where it fails, one that it made and that is empty is not left behind."""
-    known = db == ":memory:" or os.path.exists(db)
+    known = db == ":memory:" or is_postgres(db) or os.path.exists(db)
     try:
         yield
     except BaseException:

@@ -20,6 +20,7 @@ from retcon.grant import IDS
 from retcon.server import Upstream
 from retcon.server.keys import Entry, Keys
 from retcon.server.limits import Limits
+from retcon.store.places import beside, shown
 
 SERVE = (
     "retcon serve",
@@ -149,7 +150,7 @@ def serve(
     upstream = proxy.upstream()
 
     def ready(url: str) -> None:
-        told = f"serving {db} at {url}" + ("" if closed else " (no keys: this machine only)")
+        told = f"serving {shown(db)} at {url}" + ("" if closed else " (no keys: this machine only)")
         show.document({"url": url}) if as_json else show.out(told)
         if upstream is not None and not as_json:
             show.out(f"chat at {url}/v1 goes on to {upstream.base}")
@@ -207,7 +208,7 @@ def keys(
 
 def _key_store(file: str | None, db: str) -> Keys:
     """The keys in that file, or beside the store."""
-    return Keys(file or (db if db == ":memory:" else f"{db}.keys"))
+    return Keys(file or (db if db == ":memory:" else f"{beside(db)}.keys"))
 
 
 def _tell_key(secret: str, made: Entry) -> None:

@@ -23,6 +23,7 @@ from retcon.errors import InputError
 from retcon.memory import Memory
 from retcon.note import Scope
 from retcon.store import Deleted
+from retcon.store.places import shown
 
 Verb = TypeVar("Verb", bound=Callable[..., object])
 
@@ -420,7 +421,9 @@ def load(
         show.bar("load", total) as progress,
     ):  # fmt: skip
         added = memory.load(opt.stdin_lines() if file == "-" else file, progress=progress)
-    return show.document({"added": added}) if as_json else show.out(f"added {show.plural(added, 'note')} to {db}")
+    if as_json:
+        return show.document({"added": added})
+    return show.out(f"added {show.plural(added, 'note')} to {shown(db)}")
 
 
 command(*importing.EXAMPLES, name="import")(importing.import_)
@@ -481,6 +484,7 @@ def add_plugins() -> None:
 
 
 add_verbs([(files.check, files.CHECK), (files.backup, files.BACKUP), (files.restore, files.RESTORE)])
+add_verbs([(files.migrate, files.MIGRATE)])
 add_verbs([(files.embed, files.EMBED), (files.purge, files.PURGE), (files.reindex, files.REINDEX)])
 add_plugins()
 add_verbs([(serving.serve, serving.SERVE), (serving.keys, serving.KEYS), (mcps.mcp, mcps.EXAMPLES)])

@@ -178,7 +178,7 @@ def build(
     """The application; see `retcon.server.create_app`."""
     if keys is not None:
         keys.check()
-    path = ":memory:" if memory.store.in_memory else f"{memory.store.path}.requests"
+    path = ":memory:" if memory.store.in_memory else f"{memory.store.beside}.requests"
     once = idempotency or Idempotency(path)
     service = Service(HttpVerbs(memory, limits, Cursors(once.secret)), Workers(limits), once, Metrics())
     connections = None if proxy is None else Connections(proxy)
@@ -188,7 +188,7 @@ def build(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        purger = Purger(memory.count_unpurged, memory.purge, every=limits.purge_every)
+        purger = Purger(memory.count_due, memory.purge_due, every=limits.purge_every)
         yield
         if connections is not None:
             await connections.close()

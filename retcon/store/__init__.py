@@ -1,4 +1,4 @@
-"""Where notes live. `Store` is what the stages may ask of a store; `sqlite.SqliteStore` is the embedded one."""
+"""Where notes live: `Store` is what the stages may ask of a store; `places` opens a file, or one on a server."""
 
 from __future__ import annotations
 

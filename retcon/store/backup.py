@@ -36,9 +36,9 @@ def backup(
     with _draft(goal) as draft:
         with translate_errors(path), _open_store(path) as source:
             found = _copy(source, draft, progress)
-        _flush(draft)
+        flush(draft)
         os.replace(draft, goal)
-    _flush(goal.parent)
+    flush(goal.parent)
     return found
 
 
@@ -152,7 +152,7 @@ def _draft(goal: Path) -> Iterator[Path]:
             Path(f"{draft}{end}").unlink(missing_ok=True)
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
     """Wait until the file, or the folder's list of names, is on the disk."""
     with contextlib.suppress(OSError):  # some systems do not open folders
         opened = os.open(path, os.O_RDONLY)

@@ -27,6 +27,7 @@ from retcon.errors import BusyError, SchemaError, StoreError
 from retcon.store import postings
 from retcon.store.checksum import checksum, total
 from retcon.store.connections import TIMEOUT, connect, schema_problems, translate_errors
+from retcon.store.database import Damage, Database
 from retcon.store.migrations import read_schema, schema
 from retcon.store.reindexing import batches, docs_of, rebuild_index
 from retcon.store.rows import DERIVED, SUMMED, is_damaged
@@ -85,9 +86,9 @@ def repair(connection: sqlite3.Connection, path: str) -> Check:
     connection.execute("BEGIN IMMEDIATE")
     try:
         _repair_schema(connection)
-        _drop_damaged(connection)
+        drop_damaged(connection)
         rebuild_index(connection)
-        _count_again(connection)
+        count_again(connection)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -110,7 +111,7 @@ def check_file(path: str, *, mend: bool = False) -> Check:
         return Check(0, (Problem("file", str(error), RESTORE),), tuple(hints(path)))
 
 
-def damaged_notes(connection: sqlite3.Connection) -> Iterator[str]:
+def damaged_notes(connection: Database) -> Iterator[str]:
     """Ids of the notes that do not match their checksum."""
     for row in connection.execute(SUMMED):
         if is_damaged(row):
@@ -151,12 +152,12 @@ def _strangers(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"{name} is not part of the schema: another program made it"
 
 
-def _notes(connection: sqlite3.Connection) -> Iterator[str]:
+def _notes(connection: Database) -> Iterator[str]:
     for note_id in islice(damaged_notes(connection), SHOWN):
         yield f"note {note_id!r} does not match its checksum"
 
 
-def _seal(connection: sqlite3.Connection) -> Iterator[str]:
+def _seal(connection: Database) -> Iterator[str]:
     """The seal is over the checksums as they are kept, so that a damaged note is not told of twice."""
     sums = [row[0] for row in connection.execute("SELECT sum FROM note")]
     expected, summed = connection.execute("SELECT notes, sum FROM seal").fetchone()
@@ -166,7 +167,7 @@ def _seal(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"the {expected} notes are not the ones that were written: some were lost or exchanged"
 
 
-def _scopes(connection: sqlite3.Connection) -> Iterator[str]:
+def _scopes(connection: Database) -> Iterator[str]:
     query = """
     SELECT id, total, slots, (SELECT count(*) FROM note WHERE note.scope = scope.id),
       (SELECT coalesce(max(slot), -1) FROM note WHERE note.scope = scope.id),
@@ -179,7 +180,7 @@ def _scopes(connection: sqlite3.Connection) -> Iterator[str]:
             yield f"the counts of scope {scope} are wrong"
 
 
-def _index(connection: sqlite3.Connection) -> Iterator[str]:
+def _index(connection: Database) -> Iterator[str]:
     ids = [row[0] for row in connection.execute("SELECT id FROM scope")]
     for scope in ids:
         yield from islice(_index_of(connection, scope), SHOWN)
@@ -189,7 +190,7 @@ def _index(connection: sqlite3.Connection) -> Iterator[str]:
             yield f"{table} has rows of a scope that is not there"
 
 
-def _index_of(connection: sqlite3.Connection, scope: int) -> Iterator[str]:
+def _index_of(connection: Database, scope: int) -> Iterator[str]:
     """Whether the forward side is what the notes give, and the postings hold just what the forward side does."""
     stored = connection.execute(
         "SELECT slot, note, length, terms, passages FROM doc WHERE scope = ? ORDER BY slot", (scope,)
@@ -204,7 +205,7 @@ def _index_of(connection: sqlite3.Connection, scope: int) -> Iterator[str]:
         yield f"the postings of scope {scope} do not hold what its notes hold"
 
 
-def _forward_print(connection: sqlite3.Connection, scope: int) -> int:
+def _forward_print(connection: Database, scope: int) -> int:
     """A fingerprint of all (term, slot, count, length) of the forward side, whatever their order."""
     rows = connection.execute("SELECT slot, length, terms FROM doc WHERE scope = ?", (scope,))
     found = 0
@@ -217,7 +218,7 @@ def _forward_print(connection: sqlite3.Connection, scope: int) -> int:
     return found % 2**64
 
 
-def _posting_print(connection: sqlite3.Connection, scope: int) -> int:
+def _posting_print(connection: Database, scope: int) -> int:
     """The same of the postings; a list whose own numbers or order are wrong makes it another."""
     query = "SELECT term, df, peak, low, tail FROM posting WHERE scope = ?"
     found = 0
@@ -227,8 +228,8 @@ def _posting_print(connection: sqlite3.Connection, scope: int) -> int:
         sound = df == len(slots) > 0 and bool((slots[1:] > slots[:-1]).all())
         sound = sound and peak >= counts.max() and low <= lengths.min()
         found += _print(np.full(len(slots), term % 2**64, np.uint64), slots, counts, lengths) if sound else 1
-    query = "SELECT count(*) FROM block WHERE scope = ?1 AND term NOT IN (SELECT term FROM posting WHERE scope = ?1)"
-    return (found + int(connection.execute(query, (scope,)).fetchone()[0])) % 2**64
+    query = "SELECT count(*) FROM block WHERE scope = ? AND term NOT IN (SELECT term FROM posting WHERE scope = ?)"
+    return (found + int(connection.execute(query, (scope, scope)).fetchone()[0])) % 2**64
 
 
 def _print(*columns: NDArray[np.uint64]) -> int:
@@ -243,7 +244,7 @@ def _print(*columns: NDArray[np.uint64]) -> int:
         return int(mixed.sum(dtype=np.uint64))
 
 
-def _derived_rows(connection: sqlite3.Connection) -> Iterator[str]:
+def _derived_rows(connection: Database) -> Iterator[str]:
     for table, query in DERIVED.items():
         for row in connection.execute(query):
             if checksum(*row[:-1]) != row[-1]:
@@ -264,16 +265,20 @@ def _derived_rows(connection: sqlite3.Connection) -> Iterator[str]:
         yield "the vectors of a scope are not as many as they were"
 
 
-_FINDERS: tuple[tuple[str, str, Callable[[sqlite3.Connection], Iterator[str]]], ...] = (
-    ("file", RESTORE, _pages),
-    ("file", RESTORE, _links),
-    ("schema", REPAIR, _schema),
-    ("schema", "ask that program to take it out, or drop it if nobody needs it", _strangers),
+Finder = tuple[str, str, Callable[[Any], Iterator[str]]]
+SHARED: tuple[Finder, ...] = (  # what can be looked at in any database
     ("note", f"delete it, or {RESTORE}", _notes),
     ("lost", f"{RESTORE}; 'retcon check --repair' accepts the loss", _seal),
     ("index", REPAIR, _scopes),
     ("index", REPAIR, _index),
     ("derived", REPAIR, _derived_rows),
+)
+_FINDERS: tuple[Finder, ...] = (
+    ("file", RESTORE, _pages),
+    ("file", RESTORE, _links),
+    ("schema", REPAIR, _schema),
+    ("schema", "ask that program to take it out, or drop it if nobody needs it", _strangers),
+    *SHARED,
 )
 
 
@@ -285,7 +290,7 @@ def _look(
     try:
         for what in islice(find(connection), SHOWN):
             found.append(Problem(kind, what, advice))
-    except (sqlite3.Error, StoreError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (sqlite3.Error, Damage, StoreError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         found.append(Problem("file", f"cannot be read: {' '.join(str(error).split())[:200]}", RESTORE))
     return found
 
@@ -316,7 +321,7 @@ def _repair_schema(connection: sqlite3.Connection) -> None:
             connection.execute(statement)
 
 
-def _drop_damaged(connection: sqlite3.Connection) -> None:
+def drop_damaged(connection: Database) -> None:
     for table, query in DERIVED.items():
         rows = connection.execute(query).fetchall()
         key = "id" if table == "record" else "key"
@@ -327,10 +332,11 @@ def _drop_damaged(connection: sqlite3.Connection) -> None:
     )
 
 
-def _count_again(connection: sqlite3.Connection) -> None:
+def count_again(connection: Database) -> None:
     connection.execute(
         "UPDATE scope SET total = (SELECT count(*) FROM note WHERE note.scope = scope.id),"
-        " slots = max(slots, 1 + coalesce((SELECT max(slot) FROM note WHERE note.scope = scope.id), -1))"
+        " slots = (SELECT CASE WHEN slots > last THEN slots ELSE 1 + last END FROM"
+        " (SELECT coalesce(max(slot), -1) AS last FROM note WHERE note.scope = scope.id) AS newest)"
     )
     sums = [row[0] for row in connection.execute("SELECT sum FROM note")]
     connection.execute("UPDATE seal SET notes = ?, sum = ?", (len(sums), total(sums)))

@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from retcon import deadline
-from retcon.errors import BusyError, DeadlineError, RetconError, StoreError
+from retcon.errors import BusyError, DeadlineError, StoreError
+from retcon.store.database import Damage
 from retcon.store.migrations import STEPS, migrate, read_schema, schema, version
 
 T = TypeVar("T")
@@ -316,26 +317,13 @@ def translate_errors(path: str) -> Iterator[None]:
     """SQLite's errors as ours, in one line with the path."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, Damage) as error:
         message = " ".join(str(error).split())[:300]
         if message == "interrupted":
             raise DeadlineError("the time for this work is over; nothing was written") from error
         if isinstance(error, sqlite3.OperationalError) and ("locked" in message or "busy" in message):
             raise BusyError(f"{path}: another process kept the store locked; try again") from error
         raise StoreError(f"{path}: {_hint(path, message)}") from error
-
-
-@contextlib.contextmanager
-def translate_damage(path: str) -> Iterator[None]:
-    """What reading a damaged file may raise, as one of our errors."""
-    try:
-        yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        if isinstance(error, RetconError):
-            raise
-        what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        message = f"{path}: the index or a row cannot be read ({what}): 'retcon check' says what to do"
-        raise StoreError(message) from error
 
 
 def _hint(path: str, message: str) -> str:

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Sequence
 
 from retcon.errors import NotFoundError
 from retcon.store import postings, seal, vectors
+from retcon.store.database import IN, Database, Many
 from retcon.store.rows import NOTE, SLOT, VERSIONS, read_note
 from retcon.store.writing import context_keys, make_doc
 
 
-def delete(connection: sqlite3.Connection, note_ids: Sequence[str]) -> tuple[int, int]:
+def delete(connection: Database, note_ids: Sequence[str]) -> tuple[int, int]:
     """Counts of notes and records removed. Survivors that leaned on them are linked past them and indexed anew."""
     seqs = set(seqs_of(connection, note_ids))
-    chosen = json.dumps(sorted(seqs))
-    inside = "IN (SELECT value FROM json_each(?))"
-    query = f"SELECT seq, follows, supersedes FROM note WHERE seq {inside}"
+    chosen = Many(sorted(seqs))
+    query = f"SELECT seq, follows, supersedes FROM note WHERE seq {IN}"
     links = {seq: (before, older) for seq, before, older in connection.execute(query, (chosen,))}
     places: dict[int, list[int]] = {}
-    for scope, slot in connection.execute(f"SELECT scope, slot FROM note WHERE seq {inside}", (chosen,)):
+    for scope, slot in connection.execute(f"SELECT scope, slot FROM note WHERE seq {IN}", (chosen,)):
         places.setdefault(scope, []).append(slot)
     followers = [
         (seq, follows)
-        for seq, follows in connection.execute(f"SELECT seq, follows FROM note WHERE follows {inside}", (chosen,))
+        for seq, follows in connection.execute(f"SELECT seq, follows FROM note WHERE follows {IN}", (chosen,))
         if seq not in seqs
     ]
-    newer = connection.execute(f"SELECT seq, supersedes FROM note WHERE supersedes {inside}", (chosen,)).fetchall()
+    newer = connection.execute(f"SELECT seq, supersedes FROM note WHERE supersedes {IN}", (chosen,)).fetchall()
     relinked = {seq for seq, _ in [*followers, *newer]} - seqs
     seal.check(connection, relinked)
     sums = seal.sums_of(connection, seqs | relinked)
@@ -35,7 +33,7 @@ def delete(connection: sqlite3.Connection, note_ids: Sequence[str]) -> tuple[int
 
     for scope, slots in places.items():
         postings.remove(connection, scope, slots)
-    connection.execute(f"UPDATE note SET supersedes = NULL WHERE seq {inside}", (chosen,))
+    connection.execute(f"UPDATE note SET supersedes = NULL WHERE seq {IN}", (chosen,))
     corrected = {gone: link[1] for gone, link in links.items()}
     for seq, older in newer:
         if seq not in seqs:
@@ -46,17 +44,18 @@ def delete(connection: sqlite3.Connection, note_ids: Sequence[str]) -> tuple[int
     connection.executemany(
         "UPDATE note SET follows = ? WHERE seq = ?", [(_survivor(gone, seqs, before), seq) for seq, gone in followers]
     )
-    connection.execute(f"UPDATE note SET follows = NULL WHERE seq {inside}", (chosen,))
-    records = count(connection, "record")
-    connection.execute(f"DELETE FROM note WHERE seq {inside}", (chosen,))
+    connection.execute(f"UPDATE note SET follows = NULL WHERE seq {IN}", (chosen,))
+    standing = f"SELECT count(DISTINCT record) FROM record_source WHERE note {IN}"
+    (records,) = connection.execute(standing, (chosen,)).fetchone()
+    connection.execute(f"DELETE FROM note WHERE seq {IN}", (chosen,))
     connection.executemany(_REJOIN, [(seq,) for seq, _ in followers])
     seal.change(connection, -len(seqs), seal.renew(connection, relinked), gone=sums)
     _reindex(connection, {seq for seq, _ in followers} | revived)
     vectors.look_again(connection, revived)
     for scope, slots in places.items():
         connection.execute("UPDATE scope SET total = total - ? WHERE id = ?", (len(slots), scope))
-    connection.execute("DELETE FROM scope WHERE total <= 0")
-    return len(seqs), records - count(connection, "record")
+    connection.execute(f"DELETE FROM scope WHERE id {IN} AND total <= 0", (Many(places),))
+    return len(seqs), int(records)
 
 
 # A turn that is left with none before it follows the one before it in its session, as if it were added now.
@@ -75,7 +74,7 @@ def _survivor(seq: int | None, gone: set[int], link: dict[int, int | None]) -> i
     return seq
 
 
-def _reindex(connection: sqlite3.Connection, seqs: set[int]) -> None:
+def _reindex(connection: Database, seqs: set[int]) -> None:
     """Bring the index entries of these notes up to date with their links; superseded ones stay out."""
     query = NOTE + "WHERE note.seq = ?"
     place = "SELECT scope, (SELECT text FROM note AS before WHERE before.seq = note.follows) FROM note WHERE seq = ?"
@@ -95,9 +94,9 @@ def _reindex(connection: sqlite3.Connection, seqs: set[int]) -> None:
         postings.insert(connection, scope, docs.get(scope, []), newest=False)
 
 
-def delete_scope(connection: sqlite3.Connection, scope: int) -> tuple[int, int]:
+def delete_scope(connection: Database, scope: int) -> tuple[int, int]:
     """Counts of notes and records removed: all of the scope's."""
-    records = count(connection, "record")
+    (records,) = connection.execute(_STANDING, (scope,)).fetchone()
     for table in ("posting", "block", "doc", "pool"):
         connection.execute(f"DELETE FROM {table} WHERE scope = ?", (scope,))
     sums = [row[0] for row in connection.execute("SELECT sum FROM note WHERE scope = ?", (scope,))]
@@ -105,17 +104,22 @@ def delete_scope(connection: sqlite3.Connection, scope: int) -> tuple[int, int]:
     notes = connection.execute("DELETE FROM note WHERE scope = ?", (scope,)).rowcount
     connection.execute("DELETE FROM scope WHERE id = ?", (scope,))
     seal.change(connection, -notes, [], gone=sums)
-    return notes, records - count(connection, "record")
+    return notes, int(records)
 
 
-def find_versions(connection: sqlite3.Connection, note_ids: Sequence[str]) -> list[str]:
+_STANDING = """
+SELECT count(DISTINCT record) FROM note JOIN record_source ON record_source.note = note.seq WHERE note.scope = ?
+"""
+
+
+def find_versions(connection: Database, note_ids: Sequence[str]) -> list[str]:
     """Ids of every version of these notes, all of which must be there."""
     seqs_of(connection, note_ids)
     query = VERSIONS + "SELECT id FROM note JOIN version USING (seq)"
-    return [row[0] for row in connection.execute(query, (json.dumps(list(note_ids)),))]
+    return [row[0] for row in connection.execute(query, (Many(note_ids),))]
 
 
-def find_expired(connection: sqlite3.Connection, now: str) -> list[str]:
+def find_expired(connection: Database, now: str) -> list[str]:
     """Ids of the notes that have expired by now.
 
     Where such a note is a correction, and no newer one corrects it, the versions before it are among them: deleting it
@@ -129,16 +133,14 @@ EXPIRED = """
 WITH RECURSIVE gone (seq) AS (
   SELECT note.seq FROM note LEFT JOIN note AS newer ON newer.supersedes = note.seq
   WHERE note.expires_at <= :now AND newer.seq IS NULL
-  UNION SELECT note.supersedes FROM note JOIN gone USING (seq) WHERE note.supersedes NOT NULL
+  UNION SELECT note.supersedes FROM note JOIN gone USING (seq) WHERE note.supersedes IS NOT NULL
 )
-SELECT id FROM note WHERE seq IN gone
+SELECT id FROM note WHERE seq IN (SELECT seq FROM gone)
 UNION SELECT id FROM note WHERE expires_at <= :now
 """
 
 
-def count_expired(
-    connection: sqlite3.Connection, where: str, values: Sequence[object], now: str, *, superseded: bool
-) -> int:
+def count_expired(connection: Database, where: str, values: Sequence[object], now: str, *, superseded: bool) -> int:
     """How many notes of the scopes that `where` names have expired by now, superseded ones among them or not."""
     current = "" if superseded else "AND NOT EXISTS (SELECT 1 FROM note AS newer WHERE newer.supersedes = note.seq)"
     query = f"""
@@ -148,15 +150,14 @@ def count_expired(
     return int(connection.execute(query, (*values, now)).fetchone()[0])
 
 
-def count(connection: sqlite3.Connection, table: str) -> int:
+def count(connection: Database, table: str) -> int:
     """How many rows the table has."""
     return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
-def seqs_of(connection: sqlite3.Connection, note_ids: Sequence[str]) -> list[int]:
+def seqs_of(connection: Database, note_ids: Sequence[str]) -> list[int]:
     """Where the notes with these ids stand."""
-    query = "SELECT id, seq FROM note WHERE id IN (SELECT value FROM json_each(?))"
-    found = dict(connection.execute(query, (json.dumps(note_ids),)).fetchall())
+    found = dict(connection.execute(f"SELECT id, seq FROM note WHERE id {IN}", (Many(note_ids),)).fetchall())
     for note_id in note_ids:
         if note_id not in found:
             raise NotFoundError(note_id)

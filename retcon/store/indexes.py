@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sqlite3
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 
 from retcon import deadline
 from retcon.store import Nearest
+from retcon.store.database import Database
 from retcon.store.matrices import Matrix, read
 from retcon.store.vectors import Pool, cosines, find_pool, locate
 
@@ -37,7 +37,7 @@ NARROW = 20_000  # notes up to which those that pass a filter are compared one b
 SAVE_AFTER = 10_000  # vectors that came since the file was written
 GROWN = 2.0  # times the vectors that the centroids were learned from, where they are learned anew
 
-Use = Callable[[], AbstractContextManager[sqlite3.Connection]]
+Use = Callable[[], AbstractContextManager[Database]]
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Indexes:
                 if len(index.ids) - index.saved > SAVE_AFTER or not index.saved:
                     self._save(pool, index, writing)
 
-    def _update(self, connection: sqlite3.Connection, pool: Pool, index: Index | None) -> Index:
+    def _update(self, connection: Database, pool: Pool, index: Index | None) -> Index:
         index = index or self._read_file(connection, pool)
         if index is None or pool.size > GROWN * index.learned:
             return build(connection, pool)
@@ -95,7 +95,7 @@ class Indexes:
             add(index, block)
         return index
 
-    def _read_file(self, connection: sqlite3.Connection, pool: Pool) -> Index | None:
+    def _read_file(self, connection: Database, pool: Pool) -> Index | None:
         faiss = load_faiss()
         query = "SELECT indexed, learned, nprobe FROM pool WHERE id = ?"
         name, learned, nprobe = connection.execute(query, (pool.id,)).fetchone() or (None, 0, 0)
@@ -138,7 +138,7 @@ class Indexes:
             return
         with self._lock:
             with reading() as connection:
-                stale = "SELECT id FROM pool WHERE indexed NOT NULL AND indexed_removed <> removed"
+                stale = "SELECT id FROM pool WHERE indexed IS NOT NULL AND indexed_removed <> removed"
                 for (pool_id,) in connection.execute(stale).fetchall():
                     index, pool = self._held.get(pool_id), find_pool(connection, pool_id)
                     if index is not None and pool is not None and index.removed < pool.removed:
@@ -169,7 +169,7 @@ class Indexes:
     # -- in a search's transaction -------------------------------------------------------------------------------------
 
     def search(
-        self, connection: sqlite3.Connection, pool: Pool, vector: NDArray[np.float32], k: int,
+        self, connection: Database, pool: Pool, vector: NDArray[np.float32], k: int,
         allowed: NDArray[np.bool_] | None,
     ) -> Nearest | None:  # fmt: skip
         """The k closest notes of the pool that are allowed; None where the pool has no index here."""
@@ -193,7 +193,7 @@ class Indexes:
 
 
 def search(
-    connection: sqlite3.Connection,
+    connection: Database,
     pool: Pool,
     index: Index,
     vector: NDArray[np.float32],
@@ -237,7 +237,7 @@ def _gather(found: Any, k: int) -> Nearest:
 # -- making and keeping ------------------------------------------------------------------------------------------------
 
 
-def build(connection: sqlite3.Connection, pool: Pool) -> Index:
+def build(connection: Database, pool: Pool) -> Index:
     """An index of all vectors of the pool, with centroids learned from a sample of them."""
     faiss = load_faiss()
     lists = int(2 ** np.round(np.log2(2 * np.sqrt(pool.size))))
@@ -257,7 +257,7 @@ def build(connection: sqlite3.Connection, pool: Pool) -> Index:
     return index
 
 
-def _sample(connection: sqlite3.Connection, pool: Pool, size: int) -> NDArray[np.float32]:
+def _sample(connection: Database, pool: Pool, size: int) -> NDArray[np.float32]:
     """So many vectors of the pool, from all over it."""
     step = max(1, pool.size // size)
     parts = [block.rows[::step].copy() for block in read(connection, pool)]
@@ -292,7 +292,7 @@ def add(index: Index, block: Matrix) -> None:
         index.ids, index.slots = np.append(index.ids, block.ids), np.append(index.slots, block.slots)
 
 
-def drop_gone(connection: sqlite3.Connection, pool: Pool, index: Index) -> None:
+def drop_gone(connection: Database, pool: Pool, index: Index) -> None:
     """Take out what the pool has lost, and learn whose the others are."""
     query = "SELECT id, slot FROM vector WHERE pool = ? AND id <= ? ORDER BY id"
     rows = np.array(connection.execute(query, (pool.id, index.top)).fetchall(), np.int64).reshape(-1, 2)
@@ -312,8 +312,8 @@ def _held_ids(made: Any) -> NDArray[np.int64]:
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def _named(connection: sqlite3.Connection) -> set[str]:
-    return {row[0] for row in connection.execute("SELECT indexed FROM pool WHERE indexed NOT NULL")}
+def _named(connection: Database) -> set[str]:
+    return {row[0] for row in connection.execute("SELECT indexed FROM pool WHERE indexed IS NOT NULL")}
 
 
 _MISSING: list[bool] = []

@@ -7,7 +7,6 @@ from the file in blocks at every search, and none of it is held.
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from retcon import deadline
 from retcon.store import Nearest
+from retcon.store.database import Database
 from retcon.store.vectors import Pool, unpack
 
 MOST_BYTES = 2**30  # of vectors held by one open store
@@ -66,7 +66,7 @@ class Matrices:
         """What the matrices take."""
         return sum(matrix.rows.nbytes for matrix in self._held.values())
 
-    def blocks(self, connection: sqlite3.Connection, pool: Pool) -> Iterator[Matrix]:
+    def blocks(self, connection: Database, pool: Pool) -> Iterator[Matrix]:
         """All vectors of the pool as the connection's transaction sees them, in one matrix or in several."""
         if 4 * pool.dim * pool.size > self.most_bytes:
             yield from read(connection, pool)
@@ -87,7 +87,7 @@ class Matrices:
             self._held.clear()
 
 
-def read(connection: sqlite3.Connection, pool: Pool, after: int = -1) -> Iterator[Matrix]:
+def read(connection: Database, pool: Pool, after: int = -1) -> Iterator[Matrix]:
     """The vectors of the pool that were kept after that one, in blocks; no note is in two of them."""
     query = "SELECT id, slot, data FROM vector WHERE pool = ? AND id > ? ORDER BY id"
     cursor = connection.execute(query, (pool.id, after))
@@ -116,7 +116,7 @@ def find_starts(slots: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.flatnonzero(np.diff(slots, prepend=-1))
 
 
-def load(connection: sqlite3.Connection, pool: Pool) -> Matrix:
+def load(connection: Database, pool: Pool) -> Matrix:
     """All vectors of the pool."""
     empty = Matrix(
         np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, pool.dim), np.float32), np.empty(0, np.int64),
@@ -125,7 +125,7 @@ def load(connection: sqlite3.Connection, pool: Pool) -> Matrix:
     return extend(empty, list(read(connection, pool)), room=pool.size)
 
 
-def update(connection: sqlite3.Connection, pool: Pool, held: Matrix) -> Matrix:
+def update(connection: Database, pool: Pool, held: Matrix) -> Matrix:
     """The matrix with what the pool has got and lost since; one that is newer than the pool stays as it is."""
     if pool.removed > held.removed:
         query = "SELECT id FROM vector WHERE pool = ? AND id <= ? ORDER BY id"

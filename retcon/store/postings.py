@@ -1,4 +1,4 @@
-"""The lexical index inside the SQLite file: which notes of a scope hold a term, how often, and how long they are.
+"""The lexical index inside the database: which notes of a scope hold a term, how often, and how long they are.
 
 A scope's term has one `posting` row (document frequency, bounds, and a short tail that takes new entries) and, once it
 is common, `block` rows of up to 4,096 entries. Adding a note touches one small row per term; reading a common term
@@ -10,8 +10,6 @@ Everything here runs inside the caller's transaction, so that truth and index ne
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -21,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retcon.store import Postings
+from retcon.store.database import IN, Damage, Database, Many
 
 TAIL = 64  # entries a posting row keeps before they move to a block
 BLOCK = 4096  # entries of a full block: 32 KiB
@@ -44,7 +43,7 @@ class Doc(NamedTuple):
         return min(sum(weight * len(keys) for weight, keys in self.parts), LIMIT)
 
 
-def insert(connection: sqlite3.Connection, scope: int, docs: Sequence[Doc], *, newest: bool) -> None:
+def insert(connection: Database, scope: int, docs: Sequence[Doc], *, newest: bool) -> None:
     """Index the docs. `newest` promises slots above all that the scope has indexed, which makes it an append."""
     if not docs:
         return
@@ -72,12 +71,10 @@ def rows(scope: int, docs: Sequence[Doc]) -> Iterator[_DocRow]:
     return _doc_rows(scope, docs, [doc.length for doc in docs], _count_terms(docs))
 
 
-def remove(connection: sqlite3.Connection, scope: int, slots: Iterable[int]) -> None:
+def remove(connection: Database, scope: int, slots: Iterable[int]) -> None:
     """Take the notes in these slots out of the index; slots that are not indexed are passed over."""
-    query = (
-        "SELECT slot, length, terms FROM doc WHERE scope = ? AND slot IN (SELECT value FROM json_each(?)) ORDER BY slot"
-    )
-    docs = connection.execute(query, (scope, json.dumps([int(slot) for slot in slots]))).fetchall()
+    query = f"SELECT slot, length, terms FROM doc WHERE scope = ? AND slot {IN} ORDER BY slot"
+    docs = connection.execute(query, (scope, Many(int(slot) for slot in slots))).fetchall()
     if not docs:
         return
     lengths = [doc[1] for doc in docs]
@@ -90,7 +87,7 @@ def remove(connection: sqlite3.Connection, scope: int, slots: Iterable[int]) -> 
         _take_out(connection, scope, found[group.key], group)
 
 
-def read(connection: sqlite3.Connection, scope: int, key: int, tail: bytes, *, df: int = -1) -> Iterator[Postings]:
+def read(connection: Database, scope: int, key: int, tail: bytes, *, df: int = -1) -> Iterator[Postings]:
     """All entries of a term, oldest first, in pieces; where the tail has all `df` of them, no block is looked for."""
     if len(tail) != df * _TAIL_ENTRY.itemsize:
         query = "SELECT data FROM block WHERE scope = ? AND term = ? ORDER BY first"
@@ -139,7 +136,7 @@ def concat(parts: Sequence[Postings]) -> Postings:
     )
 
 
-def _resize(connection: sqlite3.Connection, scope: int, notes: int, length: int) -> None:
+def _resize(connection: Database, scope: int, notes: int, length: int) -> None:
     connection.execute("UPDATE scope SET notes = notes + ?, length = length + ? WHERE id = ?", (notes, length, scope))
 
 
@@ -251,23 +248,18 @@ def _slice(entries: Postings, start: int, stop: int) -> Postings:
 _Row = tuple[int, int, int, bytes]  # df, peak, low, tail
 
 
-def _posting_rows(connection: sqlite3.Connection, scope: int, keys: Sequence[int]) -> dict[int, _Row]:
+def _posting_rows(connection: Database, scope: int, keys: Sequence[int]) -> dict[int, _Row]:
     if connection.execute("SELECT 1 FROM posting WHERE scope = ? LIMIT 1", (scope,)).fetchone() is None:
         return {}
-    query = "SELECT term, df, peak, low, tail FROM posting WHERE scope = ? AND term IN (SELECT value FROM json_each(?))"
-    return {
-        term: (df, peak, low, tail)
-        for term, df, peak, low, tail in connection.execute(query, (scope, json.dumps(keys)))
-    }
+    query = f"SELECT term, df, peak, low, tail FROM posting WHERE scope = ? AND term {IN}"
+    return {term: (df, peak, low, tail) for term, df, peak, low, tail in connection.execute(query, (scope, Many(keys)))}
 
 
 def _grow(row: _Row | None, new: _Group) -> tuple[int, int, int]:
     return (row[0] + new.df, max(row[1], new.peak), min(row[2], new.low)) if row else (new.df, new.peak, new.low)
 
 
-def _append(
-    connection: sqlite3.Connection, scope: int, row: _Row | None, new: _Group
-) -> tuple[int, int, int, int, int, bytes]:
+def _append(connection: Database, scope: int, row: _Row | None, new: _Group) -> tuple[int, int, int, int, int, bytes]:
     tail = row[3] + new.data if row else new.data
     if len(tail) > TAIL * _TAIL_ENTRY.itemsize:
         _spill(connection, scope, new.key, decode_tail(tail))
@@ -275,13 +267,14 @@ def _append(
     return scope, new.key, *_grow(row, new), tail
 
 
-def _spill(connection: sqlite3.Connection, scope: int, key: int, entries: Postings) -> None:
+def _spill(connection: Database, scope: int, key: int, entries: Postings) -> None:
     """Move entries that lie behind every block of the term into blocks, filling the last one first."""
     query = "SELECT id, first, data FROM block WHERE scope = ? AND term = ? ORDER BY first DESC LIMIT 1"
     last = connection.execute(query, (scope, key)).fetchone()
     if last is not None and len(last[2]) < 8 * BLOCK:
         entries = concat([decode(last[2]), entries])
-        connection.execute("UPDATE block SET data = ? WHERE id = ?", (encode(_slice(entries, 0, BLOCK)), last[0]))
+        full = encode(_slice(entries, 0, BLOCK))
+        connection.execute("UPDATE block SET data = ? WHERE id = ? AND scope = ?", (full, last[0], scope))
         entries = _slice(entries, BLOCK, len(entries.slots))
     rows = [
         (scope, key, int(entries.slots[start]), encode(_slice(entries, start, start + BLOCK)))
@@ -291,7 +284,7 @@ def _spill(connection: sqlite3.Connection, scope: int, key: int, entries: Postin
 
 
 def _insert_older(
-    connection: sqlite3.Connection, scope: int, row: _Row | None, new: _Group
+    connection: Database, scope: int, row: _Row | None, new: _Group
 ) -> tuple[int, int, int, int, int, bytes]:
     """The posting row after entries with older slots went to where they belong: a block, or the tail."""
     if row is None:
@@ -304,12 +297,12 @@ def _insert_older(
         if block is None:
             tail = _merge(tail, some)
         else:
-            _rewrite(connection, block[0], _merge(decode(block[1]), some))
+            _rewrite(connection, scope, block[0], _merge(decode(block[1]), some))
         at = until
     return scope, new.key, *_grow(row, new), encode_tail(tail)
 
 
-def _find_block(connection: sqlite3.Connection, scope: int, key: int, slot: int) -> tuple[int, bytes, int] | None:
+def _find_block(connection: Database, scope: int, key: int, slot: int) -> tuple[int, bytes, int] | None:
     """The block whose range takes the slot: the last one that starts at or before it, else the very first.
 
     Comes as (id, data, end): slots from this one up to `end` belong to it too. None where the slot lies behind the last
@@ -333,7 +326,7 @@ def _merge(entries: Postings, new: Postings) -> Postings:
     return Postings(both.slots[order], both.counts[order], both.lengths[order])
 
 
-def _take_out(connection: sqlite3.Connection, scope: int, row: _Row, gone: _Group) -> None:
+def _take_out(connection: Database, scope: int, row: _Row, gone: _Group) -> None:
     key, df = gone.key, row[0] - gone.df
     if df == 0:
         connection.execute("DELETE FROM posting WHERE scope = ? AND term = ?", (scope, key))
@@ -347,19 +340,19 @@ def _take_out(connection: sqlite3.Connection, scope: int, row: _Row, gone: _Grou
     while left:
         block = _find_block(connection, scope, key, min(left))
         if block is None:  # cannot happen while df and the entries agree
-            raise sqlite3.DatabaseError(f"the index of term {key} in scope {scope} lacks an entry")
+            raise Damage(f"the index of term {key} in scope {scope} lacks an entry")
         entries = decode(block[1])
         left -= set(entries.slots.tolist()) | {min(left)}
         kept = _drop(entries, slots)
         if len(kept.slots):
-            _rewrite(connection, block[0], kept)
+            _rewrite(connection, scope, block[0], kept)
         else:
-            connection.execute("DELETE FROM block WHERE id = ?", (block[0],))
+            connection.execute("DELETE FROM block WHERE id = ? AND scope = ?", (block[0], scope))
 
 
-def _rewrite(connection: sqlite3.Connection, block: int, entries: Postings) -> None:
-    first = int(entries.slots[0])
-    connection.execute("UPDATE block SET first = ?, data = ? WHERE id = ?", (first, encode(entries), block))
+def _rewrite(connection: Database, scope: int, block: int, entries: Postings) -> None:
+    update = "UPDATE block SET first = ?, data = ? WHERE id = ? AND scope = ?"
+    connection.execute(update, (int(entries.slots[0]), encode(entries), block, scope))
 
 
 def _drop(entries: Postings, slots: NDArray[np.uint32]) -> Postings:

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator
 from itertools import count, islice
 
 from retcon.language import Language
 from retcon.store import Progress, postings, seal
+from retcon.store.database import Damage, Database
 from retcon.store.rows import NOTE_AND_BEFORE, SLOT, read_note
 from retcon.store.writing import FLUSH, context_keys, make_doc
 
 
-def rebuild_index(connection: sqlite3.Connection) -> None:
+def rebuild_index(connection: Database) -> None:
     """The index made from the notes; vectors are made again when they are next needed."""
     connection.execute("DELETE FROM vector")
     connection.execute("DELETE FROM pool")
     _index_notes(connection, skip_damaged=True)
 
 
-def reindex(connection: sqlite3.Connection, language: Language, progress: Progress | None = None) -> int:
+def reindex(connection: Database, language: Language, progress: Progress | None = None) -> int:
     """How many notes are indexed now, in that language; vectors know no language and stay."""
     seal.set_language(connection, language)
     return _index_notes(connection, progress=progress)
 
 
-def _index_notes(
-    connection: sqlite3.Connection, *, skip_damaged: bool = False, progress: Progress | None = None
-) -> int:
+def _index_notes(connection: Database, *, skip_damaged: bool = False, progress: Progress | None = None) -> int:
     """How many notes the lexical index holds, once it was emptied and made from the notes."""
     for table in ("posting", "block", "doc"):
         connection.execute(f"DELETE FROM {table}")
@@ -49,14 +47,14 @@ def _tell(docs: Iterable[postings.Doc], done: Iterator[int], progress: Progress 
         yield doc
 
 
-def docs_of(connection: sqlite3.Connection, scope: int, *, skip_damaged: bool = False) -> Iterator[postings.Doc]:
+def docs_of(connection: Database, scope: int, *, skip_damaged: bool = False) -> Iterator[postings.Doc]:
     """The current notes of the scope as the index should see them."""
     query = NOTE_AND_BEFORE + "WHERE note.scope = ? AND newer.seq IS NULL ORDER BY note.slot"
     language = seal.language_of(connection)
     for row in connection.execute(query, (scope,)):
         try:
             note = read_note(row[:-1])
-        except sqlite3.DatabaseError:
+        except Damage:
             if skip_damaged:
                 continue
             raise

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import astuple
 
 from retcon.store import Kept, ReplyStats
 from retcon.store.checksum import checksum
+from retcon.store.database import IN, Database, Many
 from retcon.store.rows import DERIVED
 
 MOST_BYTES = 64 * 2**20
@@ -24,31 +23,28 @@ _INSERT = (
 _LINK = "INSERT OR IGNORE INTO reply_source (note, reply) SELECT seq, ? FROM note WHERE id = ?"
 
 
-def get(connection: sqlite3.Connection, keys: Sequence[str], sources: Sequence[str]) -> dict[str, Kept]:
+def get(connection: Database, keys: Sequence[str], sources: Sequence[str]) -> dict[str, Kept]:
     """The replies kept under these keys. They count as used now, and stand on these notes too from now on."""
-    listed = json.dumps(list(dict.fromkeys(keys)))
-    query = DERIVED["reply"] + " WHERE key IN (SELECT value FROM json_each(?))"
+    listed = Many(dict.fromkeys(keys))
+    query = f"{DERIVED['reply']} WHERE key {IN}"
     rows = connection.execute(query, (listed,))
     found = {row[0]: Kept(*row[:8]) for row in rows if checksum(*row[:8]) == row[8]}  # a damaged one is asked again
-    missed = len(json.loads(listed)) - len(found)
+    missed = len(listed) - len(found)
     connection.execute(
         "UPDATE reply_tally SET clock = clock + 1, hits = hits + ?, misses = misses + ?", (len(found), missed)
     )
-    connection.execute(
-        "UPDATE reply SET used = (SELECT clock FROM reply_tally) WHERE key IN (SELECT value FROM json_each(?))",
-        (json.dumps(list(found)),),
-    )
+    connection.execute(f"UPDATE reply SET used = (SELECT clock FROM reply_tally) WHERE key {IN}", (Many(found),))
     connection.executemany(_LINK, [(key, note) for key in found for note in sources])
     return found
 
 
-def put(connection: sqlite3.Connection, replies: Sequence[Kept], sources: Sequence[str], *, most: int) -> int:
+def put(connection: Database, replies: Sequence[Kept], sources: Sequence[str], *, most: int) -> int:
     """How many replies were new and are kept; the first one under a key stays."""
+    connection.execute("UPDATE reply_tally SET clock = clock + 1")  # first: others who write it wait for us
     before = stats(connection).entries
-    connection.execute("UPDATE reply_tally SET clock = clock + 1")
     sized = [(reply, len(reply.text.encode()) + _OVERHEAD) for reply in replies]
     kept = [(reply, size) for reply, size in sized if size <= most]
-    rows = [(*astuple(reply), checksum(*_as_stored(reply)), size) for reply, size in kept]
+    rows = [(*(values := _as_stored(reply)), checksum(*values), size) for reply, size in kept]
     connection.executemany(_INSERT, rows)
     connection.executemany(_LINK, [(reply.key, note) for reply, _ in kept for note in sources])
     added = stats(connection).entries - before
@@ -62,12 +58,12 @@ def _as_stored(reply: Kept) -> tuple[object, ...]:
     return (*astuple(reply)[:5], reply.seconds + 0.0, reply.finish, logprob)
 
 
-def stats(connection: sqlite3.Connection) -> ReplyStats:
+def stats(connection: Database) -> ReplyStats:
     """Counts and bytes."""
     return ReplyStats(*connection.execute("SELECT entries, bytes, hits, misses FROM reply_tally").fetchone())
 
 
-def clear(connection: sqlite3.Connection) -> int:
+def clear(connection: Database) -> int:
     """How many replies went: all of them; the tally starts again."""
     gone = stats(connection).entries
     connection.execute("DELETE FROM reply")
@@ -75,13 +71,13 @@ def clear(connection: sqlite3.Connection) -> int:
     return gone
 
 
-def _evict(connection: sqlite3.Connection, most: int) -> None:
+def _evict(connection: Database, most: int) -> None:
     total = stats(connection).bytes
     if total <= most:
         return
     query = (
         "DELETE FROM reply WHERE key IN ("
         "SELECT key FROM (SELECT key, bytes, sum(bytes) OVER (ORDER BY used, key) AS gone FROM reply)"
-        " WHERE gone - bytes < ?)"
+        " AS each WHERE gone - bytes < ?)"
     )
     connection.execute(query, (total - int(most * _ROOM),))

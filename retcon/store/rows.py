@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -12,6 +11,7 @@ from typing import Any
 from retcon.filters import Facts, compile_check, facts_asked, last_moment, same
 from retcon.note import Filter, Note, Scope
 from retcon.store.checksum import checksum
+from retcon.store.database import IN, Damage, Many
 
 _SUMMED = (
     "note.seq, note.id, scope.user_id, scope.agent_id, scope.run_id, note.slot, note.session, note.speaker,"
@@ -35,7 +35,7 @@ VERSIONS = """
 WITH RECURSIVE
   older (seq) AS (
     SELECT seq FROM note WHERE id IN (SELECT value FROM json_each(?))
-    UNION SELECT supersedes FROM note JOIN older USING (seq) WHERE supersedes NOT NULL
+    UNION SELECT supersedes FROM note JOIN older USING (seq) WHERE supersedes IS NOT NULL
   ),
   version (seq) AS (
     SELECT seq FROM older
@@ -65,7 +65,7 @@ def read_note(row: Sequence[Any]) -> Note:
     """The note in a row of the NOTE query; an error where it is not what was written."""
     if is_damaged(row):
         name = row[1] if isinstance(row[1], str) else "?"
-        raise sqlite3.DatabaseError(f"note {name!r} does not match its checksum; 'retcon check' says what to do")
+        raise Damage(f"note {name!r} does not match its checksum; 'retcon check' says what to do")
     return Note(
         id=row[1], text=row[10], speaker=row[7], session=row[6], timestamp=row[8],
         user_id=row[2] or None, agent_id=row[3] or None, run_id=row[4] or None,
@@ -81,7 +81,7 @@ def read_metadata(stored: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(stored)
     except (TypeError, ValueError) as error:
-        raise sqlite3.DatabaseError("the metadata of a note is malformed") from error
+        raise Damage("the metadata of a note is malformed") from error
     return found
 
 
@@ -127,7 +127,7 @@ def _read_time(stored: str | None) -> float | None:
     try:
         return epoch(stored) if stored else None
     except (TypeError, ValueError) as error:
-        raise sqlite3.DatabaseError("the time of a note is malformed") from error
+        raise Damage("the time of a note is malformed") from error
 
 
 def time_of(note: Note) -> float | None:
@@ -138,7 +138,7 @@ def time_of(note: Note) -> float | None:
 
 def conditions(scope: Scope, only: Filter) -> tuple[list[str], list[Any]]:
     """SQL conditions with their values for a scope and the parts of a filter that SQL decides."""
-    where, values = ["1"], []
+    where, values = ["true"], []
     for name in ("user_id", "agent_id", "run_id"):
         if (value := getattr(scope, name)) is not None:
             where.append(f"scope.{name} = ?")
@@ -156,8 +156,8 @@ def conditions(scope: Scope, only: Filter) -> tuple[list[str], list[Any]]:
         where.append(UNEXPIRED)
         values.append(only.now)
     if only.without:
-        where.append("note.id NOT IN (SELECT value FROM json_each(?))")
-        values.append(json.dumps(only.without))
+        where.append(f"NOT (note.id {IN})")
+        values.append(Many(only.without))
     return where, values
 
 

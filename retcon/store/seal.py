@@ -6,19 +6,16 @@ in or changed, and one that vanished with a damaged page, shows as soon as someb
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Collection
 
 from retcon.errors import StoreError
 from retcon.language import Language, find_name, language
 from retcon.store.checksum import total
+from retcon.store.database import IN, Database, Many, Sealing
 from retcon.store.rows import NOTE, SUMMED, read_note, sum_note
 
-_IN = "IN (SELECT value FROM json_each(?))"
 
-
-def language_of(connection: sqlite3.Connection) -> Language:
+def language_of(connection: Database) -> Language:
     """The language that the store is indexed in."""
     (name,) = connection.execute("SELECT language FROM seal").fetchone()
     if find_name(name) != name:
@@ -27,20 +24,23 @@ def language_of(connection: sqlite3.Connection) -> Language:
     return language(name)
 
 
-def set_language(connection: sqlite3.Connection, new: Language) -> None:
+def set_language(connection: Database, new: Language) -> None:
     """Note in which language the store is indexed."""
     connection.execute("UPDATE seal SET language = ?", (new.name,))
 
 
-def next_seq(connection: sqlite3.Connection) -> int:
+def next_seq(connection: Database) -> int:
     """The number of the next note; numbers of deleted ones never come again."""
     queries = ("SELECT max(seq) FROM sqlite_sequence WHERE name = 'note'", "SELECT max(seq) FROM note")
     return 1 + max(connection.execute(query).fetchone()[0] or 0 for query in queries)
 
 
-def change(connection: sqlite3.Connection, notes: int, new: Collection[int], *, gone: Collection[int] = ()) -> None:
+def change(connection: Database, notes: int, new: Collection[int], *, gone: Collection[int] = ()) -> None:
     """Count so many notes more, or less, the checksums that came and those that went; a delete is to be purged."""
     if not new and not gone:
+        return
+    if isinstance(connection, Sealing):  # many write at once: it adds up there
+        connection.change_seal(notes, total([*new, *(-each for each in gone)]), int(notes < 0))
         return
     (known,) = connection.execute("SELECT sum FROM seal").fetchone()
     summed = total([known, *new, *(-each for each in gone)])
@@ -48,40 +48,45 @@ def change(connection: sqlite3.Connection, notes: int, new: Collection[int], *, 
     connection.execute(update, (notes, summed, int(notes < 0)))
 
 
-def sums_of(connection: sqlite3.Connection, seqs: Collection[int]) -> list[int]:
+def sums_of(connection: Database, seqs: Collection[int]) -> list[int]:
     """The checksums of these notes as they are kept."""
-    return [row[0] for row in connection.execute(f"SELECT sum FROM note WHERE seq {_IN}", (json.dumps(sorted(seqs)),))]
+    return [row[0] for row in connection.execute(f"SELECT sum FROM note WHERE seq {IN}", (Many(sorted(seqs)),))]
 
 
-def check(connection: sqlite3.Connection, seqs: Collection[int]) -> None:
+def check(connection: Database, seqs: Collection[int]) -> None:
     """Nothing, or an error where one of these notes is not what was written: a new checksum would hide it."""
-    for row in connection.execute(f"{NOTE} WHERE note.seq {_IN}", (json.dumps(sorted(seqs)),)):
+    for row in connection.execute(f"{NOTE} WHERE note.seq {IN}", (Many(sorted(seqs)),)):
         read_note(row)
 
 
-def renew(connection: sqlite3.Connection, seqs: Collection[int]) -> list[int]:
+def renew(connection: Database, seqs: Collection[int]) -> list[int]:
     """New checksums of these notes, whose links have changed, written and returned."""
-    rows = connection.execute(f"{SUMMED} WHERE note.seq {_IN}", (json.dumps(sorted(seqs)),)).fetchall()
+    rows = connection.execute(f"{SUMMED} WHERE note.seq {IN}", (Many(sorted(seqs)),)).fetchall()
     sums = {row[0]: sum_note(row) for row in rows}
     connection.executemany("UPDATE note SET sum = ? WHERE seq = ?", [(each, seq) for seq, each in sums.items()])
     return list(sums.values())
 
 
-def deletes(connection: sqlite3.Connection) -> int:
+def deletes(connection: Database) -> int:
     """How many deletes there ever were."""
     return int(connection.execute("SELECT deletes FROM seal").fetchone()[0])
 
 
-def count_unpurged(connection: sqlite3.Connection) -> int:
+def count_unpurged(connection: Database) -> int:
     """How many deletes wait for a purge."""
     return int(connection.execute("SELECT deletes - purged FROM seal").fetchone()[0])
 
 
-def mark_unpurged(connection: sqlite3.Connection) -> None:
+def mark_unpurged(connection: Database) -> None:
     """One more delete waits for a purge."""
+    if isinstance(connection, Sealing):
+        connection.change_seal(0, 0, 1)
+        return
     connection.execute("UPDATE seal SET deletes = deletes + 1")
 
 
-def mark_purged(connection: sqlite3.Connection, upto: int, at: str) -> None:
+def mark_purged(connection: Database, upto: int, at: str) -> None:
     """The first so many deletes wait no longer; those that came meanwhile do."""
-    connection.execute("UPDATE seal SET purged = max(purged, ?), purged_at = ?", (upto, at))
+    connection.execute(
+        "UPDATE seal SET purged = CASE WHEN purged > ? THEN purged ELSE ? END, purged_at = ?", (upto, upto, at)
+    )

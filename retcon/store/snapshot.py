@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -13,21 +11,21 @@ from numpy.typing import NDArray
 from retcon import deadline
 from retcon.note import Filter, Note, Scope
 from retcon.store import Facts, Forward, Nearest, Passages, Postings, TermStats, postings, seal, vectors
+from retcon.store.database import IN, Database, Many, Rows
 from retcon.store.indexes import Indexes
 from retcon.store.matrices import Matrices
 from retcon.store.rows import NOTE, SLOT, check_of, conditions, facts, read_note
 
 FEW = 100  # values up to which a statement names each; for more one JSON list is quicker than to prepare it anew
 STEP = 20  # values by which statements differ, so that they are few and stay prepared
-_IN = "IN (SELECT value FROM json_each(?))"
 
 
-class SqliteSnapshot:
+class SqlSnapshot:
     """The notes of the given scope rows. Slots of the second scope go on where those of the first end, and so forth."""
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        connection: Database,
         scopes: Sequence[tuple[int, int, int, int]],
         matrices: Matrices | None = None,
         indexes: Indexes | None = None,
@@ -113,8 +111,8 @@ class SqliteSnapshot:
     def _unexpired(self, now: str | None) -> NDArray[np.bool_] | None:
         if now is None:
             return None
-        query = f"SELECT scope, slot FROM note WHERE scope {_IN} AND expires_at <= ?"
-        expired = self._connection.execute(query, (json.dumps(self._ids), now)).fetchall()
+        query = f"SELECT scope, slot FROM note WHERE scope {IN} AND expires_at <= ?"
+        expired = self._connection.execute(query, (Many(self._ids), now)).fetchall()
         if not expired:
             return None
         mask = np.ones(self.slots, bool)
@@ -125,8 +123,8 @@ class SqliteSnapshot:
         """The mask without these notes: found by their ids, so that it costs the same in a store of any size."""
         if not ids:
             return mask
-        query = f"SELECT scope, slot FROM note WHERE id {_IN}"
-        found = [each for each in self._connection.execute(query, (json.dumps(ids),)) if each[0] in self._start]
+        query = f"SELECT scope, slot FROM note WHERE id {IN}"
+        found = [each for each in self._connection.execute(query, (Many(ids),)) if each[0] in self._start]
         mask = np.ones(self.slots, bool) if mask is None else mask
         mask[[self._start[scope] + slot for scope, slot in found]] = False
         return mask
@@ -144,9 +142,9 @@ class SqliteSnapshot:
         if len(self._ids) <= 1:
             return list(slots)
         found: dict[int, int] = {}
-        query = f"SELECT slot, seq FROM note WHERE scope = ? AND slot {_IN}"
+        query = f"SELECT slot, seq FROM note WHERE scope = ? AND slot {IN}"
         for scope, local in self._by_scope(slots):
-            for slot, seq in self._connection.execute(query, (scope, json.dumps(local))):
+            for slot, seq in self._connection.execute(query, (scope, Many(local))):
                 found[self._start[scope] + slot] = seq
         return [found[slot] for slot in slots]
 
@@ -173,11 +171,11 @@ class SqliteSnapshot:
         query = (
             f"SELECT note.scope, note.slot, {facts(only)} FROM note "
             f"LEFT JOIN note AS newer ON newer.supersedes = note.seq "
-            f"WHERE note.scope {_IN} AND newer.seq IS NULL AND {' AND '.join(where)} ORDER BY note.seq DESC"
+            f"WHERE note.scope {IN} AND newer.seq IS NULL AND {' AND '.join(where)} ORDER BY note.seq DESC"
         )
         found: list[int] = []
         check = check_of(only)
-        for scope, slot, *row in self._connection.execute(query, (json.dumps(self._ids), *values)):
+        for scope, slot, *row in self._connection.execute(query, (Many(self._ids), *values)):
             if check is not None and not check(row):
                 continue
             found.append(self._start[scope] + slot)
@@ -188,7 +186,7 @@ class SqliteSnapshot:
     def nearest(self, embedder: str, vector: NDArray[np.float32], k: int, only: Filter) -> Nearest:
         """The k notes that pass the filter and are closest to the vector, by this embedder."""
         found, allowed = [], self.mask(only)
-        for pool in vectors.find_pools(self._connection, embedder, json.dumps(self._ids)):
+        for pool in vectors.find_pools(self._connection, embedder, self._ids):
             start = self._start[pool.scope]
             mask = None if allowed is None else allowed[start : self._ends[pool.scope]]
             listed = self._indexes.search(self._connection, pool, vector, k, mask)
@@ -203,7 +201,7 @@ class SqliteSnapshot:
 
     def cosines(self, embedder: str, vector: NDArray[np.float32], slots: Sequence[int]) -> Nearest:
         """How close each of these notes is to the vector; those without one of this embedder are left out."""
-        pools = {pool.scope: pool for pool in vectors.find_pools(self._connection, embedder, json.dumps(self._ids))}
+        pools = {pool.scope: pool for pool in vectors.find_pools(self._connection, embedder, self._ids)}
         rows: list[tuple[int, float, int]] = []
         for scope, local in self._by_scope(slots):
             if scope in pools:
@@ -219,8 +217,8 @@ class SqliteSnapshot:
             query = "SELECT scope, term, df, peak, low, tail FROM posting WHERE scope = ? AND term"
             yield from self._rows_of(query, self._ids[0], keys)
         else:
-            query = f"SELECT scope, term, df, peak, low, tail FROM posting WHERE scope {_IN} AND term {_IN}"
-            yield from self._connection.execute(query, (json.dumps(self._ids), json.dumps(keys)))
+            query = f"SELECT scope, term, df, peak, low, tail FROM posting WHERE scope {IN} AND term {IN}"
+            yield from self._connection.execute(query, (Many(self._ids), Many(keys)))
 
     def _read_docs(self, slots: Sequence[int]) -> list[tuple[int, bytes]]:
         """Length and terms of the notes in these slots, each read once."""
@@ -232,17 +230,16 @@ class SqliteSnapshot:
 
     def _passage_rows(self, slots: NDArray[np.int64]) -> Iterator[tuple[int, bytes]]:
         query = (
-            "SELECT slot, passages FROM doc INDEXED BY doc_long"
-            f" WHERE scope = ? AND slot {_IN} AND passages IS NOT NULL"
+            f"SELECT slot, passages FROM doc INDEXED BY doc_long WHERE scope = ? AND slot {IN} AND passages IS NOT NULL"
         )
         for scope, local in self._by_scope(slots.tolist()):
-            for slot, data in self._connection.execute(query, (scope, json.dumps(local))):
+            for slot, data in self._connection.execute(query, (scope, Many(local))):
                 yield self._start[scope] + slot, data
 
-    def _rows_of(self, query: str, scope: int, values: Sequence[int]) -> sqlite3.Cursor:
+    def _rows_of(self, query: str, scope: int, values: Sequence[int]) -> Rows:
         """The rows of a query that ends with the column which must have one of the values."""
         if len(values) > FEW:
-            return self._connection.execute(f"{query} {_IN}", (scope, json.dumps(values)))
+            return self._connection.execute(f"{query} {IN}", (scope, Many(values)))
         named = [*values, *[values[-1]] * (-len(values) % STEP)]  # the last again and again, which changes nothing
         return self._connection.execute(f"{query} IN ({', '.join('?' * len(named))})", (scope, *named))
 

@@ -8,7 +8,7 @@ knows what it lacks. All notes of a pool below the slot `next` have a vector, or
 
 from __future__ import annotations
 
-import sqlite3
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from retcon.errors import InputError
 from retcon.note import Filter, Note, Scope
 from retcon.store import Unembedded
+from retcon.store.database import Database, Many
 from retcon.store.rows import NOTE, SLOT, conditions, read_note
 
 SAME = 0.99  # cosine of two vectors of one text from which the model is the same: rounding is not what changes it
@@ -41,46 +42,45 @@ class Pool:
         return self.added - self.removed
 
 
-def identify(connection: sqlite3.Connection, name: str, probe: NDArray[np.float32]) -> str | None:
+def identify(connection: Database, name: str, probe: NDArray[np.float32]) -> str | None:
     """Under which name the file knows the embedder that has this vector for the fixed text; None where under none."""
-    query = "SELECT name, dim, probe FROM embedder WHERE name = ?1 OR name GLOB ?2 ORDER BY id DESC"
-    for known, dim, data in connection.execute(query, (name, _numbered(name))):
+    for known, dim, data in _namesakes(connection, name):
         if dim == len(probe) and (data is None or _is_same(np.frombuffer(data, np.float32), probe)):
             return str(known)
     return None
 
 
-def register(connection: sqlite3.Connection, name: str, probe: NDArray[np.float32]) -> str:
+def register(connection: Database, name: str, probe: NDArray[np.float32]) -> str:
     """The name under which the file knows the embedder from now on."""
     if (known := identify(connection, name, probe)) is not None:
         return known
-    query = "SELECT count(*) FROM embedder WHERE name = ?1 OR name GLOB ?2"
-    (others,) = connection.execute(query, (name, _numbered(name))).fetchone()
+    others = len(_namesakes(connection, name))
     known = f"{name}#{others + 1}" if others else name
     connection.execute("INSERT INTO embedder (name, dim, probe) VALUES (?, ?, ?)", (known, len(probe), probe.tobytes()))
     return known
 
 
-def _numbered(name: str) -> str:
-    escaped = "".join(f"[{sign}]" if sign in "*?[" else sign for sign in name)
-    return f"{escaped}#[0-9]*"
+def _namesakes(connection: Database, name: str) -> list[tuple[str, int, bytes | None]]:
+    """Name, size and probe of the embedders of that name, with a number behind it or without, newest first."""
+    rows = connection.execute("SELECT name, dim, probe FROM embedder ORDER BY id DESC").fetchall()
+    return [row for row in rows if row[0] == name or re.match(f"{re.escape(name)}#[0-9]", row[0])]
 
 
 def _is_same(one: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
     return bool(np.array_equal(one, other)) or float(one @ other) >= SAME
 
 
-def find_pools(connection: sqlite3.Connection, name: str, scopes: str) -> list[Pool]:
-    """The pools that an embedder has in these scopes, given as a JSON list of their ids."""
+def find_pools(connection: Database, name: str, scopes: Sequence[int]) -> list[Pool]:
+    """The pools that an embedder has in these scopes, given by their ids."""
     query = """
     SELECT pool.id, pool.scope, embedder.dim, pool.added, pool.removed, pool.top
     FROM pool JOIN embedder ON embedder.id = pool.embedder
     WHERE embedder.name = ? AND pool.scope IN (SELECT value FROM json_each(?)) AND pool.added > pool.removed
     """
-    return [Pool(*row) for row in connection.execute(query, (name, scopes))]
+    return [Pool(*row) for row in connection.execute(query, (name, Many(scopes)))]
 
 
-def find_pool(connection: sqlite3.Connection, pool: int) -> Pool | None:
+def find_pool(connection: Database, pool: int) -> Pool | None:
     """The pool with this number, if it is still there."""
     query = """
     SELECT pool.id, pool.scope, embedder.dim, pool.added, pool.removed, pool.top
@@ -90,13 +90,13 @@ def find_pool(connection: sqlite3.Connection, pool: int) -> Pool | None:
     return None if row is None else Pool(*row)
 
 
-def locate(connection: sqlite3.Connection, pool: Pool, ids: Sequence[int]) -> list[tuple[int, int, int]]:
+def locate(connection: Database, pool: Pool, ids: Sequence[int]) -> list[tuple[int, int, int]]:
     """Id, slot and passage of those of the vectors that are in the pool."""
     query = "SELECT id, slot, part FROM vector WHERE id IN (SELECT value FROM json_each(?)) AND pool = ?"
-    return connection.execute(query, (_list(ids), pool.id)).fetchall()
+    return connection.execute(query, (Many(ids), pool.id)).fetchall()
 
 
-def find_unembedded(connection: sqlite3.Connection, scope: Scope, only: Filter, name: str, limit: int) -> Unembedded:
+def find_unembedded(connection: Database, scope: Scope, only: Filter, name: str, limit: int) -> Unembedded:
     """Current notes of the scope that have no vector of this embedder yet, and have not expired."""
     where, values = conditions(scope, Filter())
     query = f"""
@@ -127,7 +127,7 @@ def find_unembedded(connection: sqlite3.Connection, scope: Scope, only: Filter, 
 class _Keeper:
     """Writes vectors of one embedder."""
 
-    connection: sqlite3.Connection
+    connection: Database
     embedder: int
     dim: int
     pools: dict[int, int] = field(default_factory=dict)
@@ -149,8 +149,8 @@ class _Keeper:
         insert = "INSERT OR IGNORE INTO vector (pool, note, slot, part, data) VALUES (?, ?, ?, ?, ?)"
         added = self.connection.executemany(insert, data).rowcount
         if added > 0:
-            update = "UPDATE pool SET added = added + ?, top = last_insert_rowid() WHERE id = ?"
-            self.connection.execute(update, (added, pool))
+            update = "UPDATE pool SET added = added + ?, top = (SELECT max(id) FROM vector WHERE pool = ?) WHERE id = ?"
+            self.connection.execute(update, (added, pool, pool))
 
     def find_pool(self, scope: int) -> int:
         """The pool for vectors of that scope, made where there is none."""
@@ -163,7 +163,7 @@ class _Keeper:
 
 
 def put(
-    connection: sqlite3.Connection,
+    connection: Database,
     name: str,
     vectors: Iterable[tuple[str, NDArray[np.float32]]],
     upto: Mapping[int, int],
@@ -182,20 +182,20 @@ def put(
         keeper.keep(note_id, rows)
     for scope, slot in upto.items():
         if connection.execute("SELECT 1 FROM scope WHERE id = ?", (scope,)).fetchone() is not None:
-            update = "UPDATE pool SET next = max(next, ?) WHERE id = ?"
-            connection.execute(update, (slot + 1, keeper.find_pool(scope)))
+            update = "UPDATE pool SET next = ? WHERE id = ? AND next < ?"
+            connection.execute(update, (slot + 1, keeper.find_pool(scope), slot + 1))
 
 
-def look_again(connection: sqlite3.Connection, seqs: Iterable[int]) -> None:
+def look_again(connection: Database, seqs: Iterable[int]) -> None:
     """Let the notes with these numbers, which are current again, be found where they lack vectors."""
     update = """
-    UPDATE pool SET next = min(next, (SELECT slot FROM note WHERE seq = ?1))
-    WHERE scope = (SELECT scope FROM note WHERE seq = ?1)
+    UPDATE pool SET next = (SELECT slot FROM note WHERE seq = ?)
+    WHERE scope = (SELECT scope FROM note WHERE seq = ?) AND next > (SELECT slot FROM note WHERE seq = ?)
     """
-    connection.executemany(update, [(seq,) for seq in seqs])
+    connection.executemany(update, [(seq, seq, seq) for seq in seqs])
 
 
-def drop(connection: sqlite3.Connection, keep: str) -> int:
+def drop(connection: Database, keep: str) -> int:
     """How many vectors went: those of every other embedder."""
     others = "SELECT id FROM embedder WHERE name <> ?"
     query = f"SELECT coalesce(sum(added - removed), 0) FROM pool WHERE embedder IN ({others})"
@@ -204,7 +204,7 @@ def drop(connection: sqlite3.Connection, keep: str) -> int:
     return int(gone)
 
 
-def count_unembedded(connection: sqlite3.Connection) -> int:
+def count_unembedded(connection: Database) -> int:
     """How many current notes lack a vector of the embedder that came last; 0 where there was none."""
     newest = connection.execute("SELECT max(id) FROM embedder").fetchone()[0]
     if newest is None:
@@ -216,7 +216,7 @@ def count_unembedded(connection: sqlite3.Connection) -> int:
 
 
 def cosines(
-    connection: sqlite3.Connection, pool: Pool, slots: Sequence[int], vector: NDArray[np.float32]
+    connection: Database, pool: Pool, slots: Sequence[int], vector: NDArray[np.float32]
 ) -> dict[int, tuple[float, int]]:
     """The best cosine of each of these notes of the pool that has vectors, and the passage it is of."""
     query = """
@@ -224,7 +224,7 @@ def cosines(
     CROSS JOIN vector ON vector.note = note.seq AND vector.pool = ?
     WHERE note.scope = ? AND note.slot IN (SELECT value FROM json_each(?))
     """  # CROSS keeps the order of the tables: by the vectors of a pool it would read all of them
-    rows = connection.execute(query, (pool.id, pool.scope, _list(slots))).fetchall()
+    rows = connection.execute(query, (pool.id, pool.scope, Many(slots))).fetchall()
     scores = unpack([data for _, _, data in rows], pool.dim) @ vector
     best: dict[int, tuple[float, int]] = {}
     for (slot, part, _), score in zip(rows, scores.tolist(), strict=True):
@@ -236,7 +236,3 @@ def cosines(
 def unpack(data: Sequence[bytes], dim: int) -> NDArray[np.float32]:
     """Kept vectors as rows."""
     return np.frombuffer(b"".join(data), KEPT).reshape(len(data), dim).astype(np.float32)
-
-
-def _list(numbers: Iterable[int]) -> str:
-    return f"[{','.join(map(str, numbers))}]"

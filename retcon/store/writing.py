@@ -6,7 +6,6 @@ What waits to be written is bounded: a million notes take no more memory than th
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -17,6 +16,7 @@ from retcon.language import Language
 from retcon.note import Note
 from retcon.passages import LONG, is_long, split
 from retcon.store import postings, seal
+from retcon.store.database import IN, Database, Many
 from retcon.store.rows import NOTE, read_note, sum_note, time_of
 from retcon.words import CONTEXT, OWN, term_key
 
@@ -55,14 +55,15 @@ _to_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
 class Writer:
     """One bulk add: writes the rows of notes a batch at a time, and their index entries in larger batches."""
 
-    def __init__(self, connection: sqlite3.Connection, stored: Stored | None = None) -> None:
+    def __init__(self, connection: Database, stored: Stored | None = None) -> None:
         """`stored` takes the notes as they are written, where the caller wants them back."""
         self.connection, self.stored = connection, stored
         self.language = seal.language_of(connection)
         self.scopes: dict[tuple[str, str, str], _OpenScope] = {}
         self.last: dict[tuple[int, str | None], _Turn] = {}  # (scope, session) -> the newest note of this add
         self.waiting = 0
-        self.next_seq = self.first_seq = seal.next_seq(connection)
+        self.added = 0
+        self.next_seq = 0  # 0: not known yet
         self.sum = 0  # of the checksums of this add
         self.rows: list[tuple[Any, ...]] = []  # of notes, not yet in the file
         self.ids: set[str] = set()  # of this batch, written or not
@@ -86,8 +87,7 @@ class Writer:
         if len(ids) == 1:
             found = self.connection.execute("SELECT id FROM note WHERE id = ?", ids)
         else:
-            query = "SELECT id FROM note WHERE id IN (SELECT value FROM json_each(?))"
-            found = self.connection.execute(query, (json.dumps(ids),))
+            found = self.connection.execute(f"SELECT id FROM note WHERE id {IN}", (Many(ids),))
         return {row[0] for row in found}
 
     def _pass_over(self, note: Note) -> None:
@@ -102,7 +102,7 @@ class Writer:
         before = self._before(scope, note)
         older = None if note.supersedes is None else self._take_out_superseded(scope, note, note.supersedes)
         slot, scope.next_slot = scope.next_slot, scope.next_slot + 1
-        seq, self.next_seq = self.next_seq, self.next_seq + 1
+        seq = self._take_seq()
         rest = (
             slot, note.session, note.speaker, note.timestamp, time_of(note), note.text,
             _to_json(dict(note.metadata)) if note.metadata else "{}", note.created_at or "",
@@ -137,8 +137,14 @@ class Writer:
     def finish(self) -> None:
         """Write what waits, and the seal."""
         self.flush()
-        if self.next_seq > self.first_seq:
-            seal.change(self.connection, self.next_seq - self.first_seq, [self.sum])
+        if self.added:
+            seal.change(self.connection, self.added, [self.sum])
+
+    def _take_seq(self) -> int:
+        """The number of the next note."""
+        self.next_seq = self.next_seq + 1 if self.next_seq else seal.next_seq(self.connection)
+        self.added += 1
+        return self.next_seq
 
     def _scope(self, note: Note) -> _OpenScope:
         ids = (note.user_id or "", note.agent_id or "", note.run_id or "")
