@@ -30,6 +30,7 @@ from retcon.lab.stats import replicates, resample
 
 Array = NDArray[np.float64]
 SEED, DRAWS, SHARE, COST = 20261117, 10_000, 0.2, 0.5
+LEARNED = (1, 2, 3)  # waves that ours is learned on, as the preregistration says
 UNREAD, FAILED = 0.5, 0.5  # shares above which a system is not measured
 NO_MODEL, ONE_CALL, LADDER_0, LADDER_HALF = "no model", "one call", "ladder 0", "ladder 0.5"
 OURS = (NO_MODEL, ONE_CALL, LADDER_0, LADDER_HALF)
@@ -63,7 +64,7 @@ def measures(verdicts: Mapping[str, Array], answered: Array, there: NDArray[np.b
 
 def learn(domain: str) -> dict[str, Policy]:
     """Our policies, learned on the domains that are not this one."""
-    rest = [read_waves(name) for name in LEARNING if name != domain]
+    rest = [read_waves(name, LEARNED) for name in LEARNING if name != domain]
     return {
         NO_MODEL: play_fit,
         ONE_CALL: learn_aside(rest, SERVED),

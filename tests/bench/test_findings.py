@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +27,7 @@ from retcon.lab.stats import resample
 BUDGETS = (32, 128)
 IDS = ("question_id", "conversation", "twin")
 APART = {"locomo-product-gate", "locomo-independent-gate", "retrieval-features"}  # gates, and what is no outcome
+RIVALS = ("rivals", "rivals-histories")  # in a form of their own
 Verdict = Callable[[int, int, str], float]
 
 
@@ -219,16 +221,18 @@ def test_committed_transfer_is_that_of_the_rows() -> None:
 
 
 def test_rows_hold_ids_and_numbers_and_nobodys_words() -> None:
-    runs = {path.stem for path in ROWS.glob("*.parquet")} - APART
+    runs = {path.stem for path in ROWS.glob("*.parquet")} - APART - set(RIVALS)
     every = {run.name for run in RUNS}
     later = set(GROUPS["rivals"])  # whose run may be still to come
     assert every - later <= {name.removesuffix("-gate") for name in runs}
     assert {name.removesuffix("-gate") for name in runs} <= every
-    for run in sorted(runs):
-        columns = rows_of(run).columns
-        assert len(columns["question_id"]) > 100
+    tables = {run: {name: each.tolist() for name, each in rows_of(run).columns.items()} for run in sorted(runs)}
+    for run, columns in (
+        tables | {name: pq.read_table(ROWS / f"{name}.parquet").to_pydict() for name in RIVALS}
+    ).items():
+        assert len(columns["conversation"]) > 100
         for name, column in columns.items():
-            words = [value for value in set(column.tolist()) if isinstance(value, str)]
+            words = [value for value in set(column) if isinstance(value, str)]
             longest = 100 if name in IDS else 50  # TimeQA's ids hold the title of a page
             assert max(map(len, words), default=0) <= longest, (run, name)
             assert not any(" " in value for value in words), (run, name)
