@@ -50,7 +50,7 @@ READING = (
 def test_verbs_are_the_ones_this_version_has() -> None:
     assert set(VERBS) == {
         "add", "supersede", "delete", "get", "list", "history", "search", "recall", "decide", "ask", "export",
-        "load", "import", "cache", "check", "backup", "restore", "embed", "purge", "reindex", "label", "fit",
+        "load", "import", "cache", "migrate", "check", "backup", "restore", "embed", "purge", "reindex", "label", "fit",
         "calibrate", "crossfit",
         "bench", "report", "advise", "mechanism", "serve", "keys", "mcp", "doctor", "demo", "version",
     }  # fmt: skip

@@ -324,7 +324,8 @@ def test_a_place_where_no_file_can_be_is_named(tmp_path: Path) -> None:
     assert_refused(lambda: Memory(tmp_path / "plain" / "x.db"), StoreError)
     assert_refused(lambda: Memory(""), says="path")
     assert_refused(lambda: Memory("a\0b"), says="path")
-    assert_refused(lambda: Memory("postgresql://localhost/x"), says="postgresql")
+    assert_refused(lambda: Memory("postgresql://127.0.0.1:1/x"), StoreError, "postgresql")
+    assert_refused(lambda: Memory("mysql://localhost/x"), says="mysql")
     for bad in (None, 7, b"x.db"):
         assert_refused(lambda bad=bad: Memory(bad))  # type: ignore[misc]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["plain"]

@@ -39,6 +39,14 @@ EXTRAS = {  # extra -> what it brings, and the modules by which it is recognised
     "server": ("the REST service and its page", ("fastapi", "uvicorn")),
     "mcp": ("the MCP server", ("mcp", "uvicorn")),
     "otel": ("OpenTelemetry spans", ("opentelemetry",)),
+    "langchain": ("memory in LangChain and LangGraph", ("langchain", "langgraph")),
+    "openai-agents": ("memory in the OpenAI Agents SDK", ("agents",)),
+    "llamaindex": ("memory in LlamaIndex", ("llama_index.core",)),
+    "pydantic-ai": ("memory in pydantic-ai", ("pydantic_ai",)),
+    "anthropic": ("Anthropic's memory tool", ("anthropic",)),
+    "adk": ("memory in Google ADK", ("google.adk",)),
+    "crewai": ("memory in CrewAI", ("crewai",)),
+    "inspect": ("compaction in Inspect", ("inspect_ai",)),
     "bench": ("rivals for the benchmarks", ("rank_bm25", "bm25s", "tantivy", "psutil")),
 }
 READ = (
@@ -206,9 +214,16 @@ def _obstacle(db: str) -> str | None:
 
 
 def _extra(name: str, about: str, modules: tuple[str, ...]) -> dict[str, Any]:
-    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    missing = [module for module in modules if not _is_there(module)]
     found: dict[str, Any] = {"about": about, "installed": not missing}
     return found | ({"missing": missing, "install": f"pip install 'retcon-memory[{name}]'"} if missing else {})
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that it lies in
+        return False
 
 
 def _budget(text: str | None) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Any
 from retcon.errors import InputError, quote
 
 MOST_BYTES = 2 * 2**30  # of a file inside a zip, unpacked
-CONVERSATIONS = re.compile(r"(?:.*/)?conversations(?:-\d+)?\.json")  # the chats, in a zip of an export
+CONVERSATIONS = re.compile(r"conversations(?:-\d++)?+\.json")  # the chats, in a zip of an export, in any folder
 _KINDS = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
 
 
@@ -119,7 +119,10 @@ def read_documents(data: bytes, name: str, *, lines: bool) -> Iterator[Json]:
 def _read_zip(data: bytes, name: str) -> Iterator[Json]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as opened:
-            inside = sorted((each for each in opened.infolist() if CONVERSATIONS.fullmatch(each.filename)), key=_order)
+            inside = sorted(
+                (each for each in opened.infolist() if CONVERSATIONS.fullmatch(each.filename.rpartition("/")[2])),
+                key=_order,
+            )
             if not inside:
                 raise InputError(f"{name} is a zip without a conversations.json")
             for each in inside:

@@ -23,6 +23,7 @@ from retcon.importing.base import Found, Json, Options, Skipped, given
 WORDS = ("text", "content", "memory", "data")
 KINDS = {"memories", "memory", "facts", "fact", "profile", "profiles", "users", "user", "docs", "documents", "store"}
 KINDS |= {"preferences", "semantic", "episodic", "procedural", "collection", "notes", "agents", "agent"}
+_FIELD = re.compile(r"\{(\w++)\}")  # of a pattern of namespaces
 
 
 def read(document: Json, options: Options) -> Iterator[Found | Skipped]:
@@ -68,7 +69,7 @@ def _scope(namespace: Sequence[str], pattern: str | None, place: str) -> dict[st
         parts = [part for part in namespace if part and part.lower() not in KINDS]
         return dict(zip(IDS, parts, strict=False))
     wanted = pattern.strip("/").split("/")
-    names = [re.fullmatch(r"\{(\w+)\}", part) for part in wanted]
+    names = [_FIELD.fullmatch(part) for part in wanted]
     if bad := [match[1] for match in names if match and match[1] not in IDS]:
         raise InputError(f"a namespace has {', '.join(f'{{{name}}}' for name in IDS)}, not {quote(bad[0], 40)}")
     fits = len(wanted) == len(namespace) and all(

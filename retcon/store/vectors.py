@@ -8,7 +8,6 @@ knows what it lacks. All notes of a pool below the slot `next` have a vector, or
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -63,7 +62,12 @@ def register(connection: Database, name: str, probe: NDArray[np.float32]) -> str
 def _namesakes(connection: Database, name: str) -> list[tuple[str, int, bytes | None]]:
     """Name, size and probe of the embedders of that name, with a number behind it or without, newest first."""
     rows = connection.execute("SELECT name, dim, probe FROM embedder ORDER BY id DESC").fetchall()
-    return [row for row in rows if row[0] == name or re.match(f"{re.escape(name)}#[0-9]", row[0])]
+    return [row for row in rows if row[0] == name or _is_numbered(row[0], name)]
+
+
+def _is_numbered(known: str, name: str) -> bool:
+    """Whether it is the name with a number behind it."""
+    return known.startswith(f"{name}#") and known[len(name) + 1 :].isdecimal()
 
 
 def _is_same(one: NDArray[np.float32], other: NDArray[np.float32]) -> bool:

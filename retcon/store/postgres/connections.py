@@ -296,7 +296,8 @@ class Connections:
     def _limits(self, limited: bool) -> str:
         """How long a statement of the transaction may take, for the server to know."""
         seconds = min(deadline.seconds_left(), self.timeout + GRACE / 2 if limited else math.inf)
-        milliseconds = 0 if seconds == math.inf else max(1, int(seconds * 1000))
+        # rounded up: a statement that the server ends at the caller's deadline must not end before it
+        milliseconds = 0 if seconds == math.inf else max(1, math.ceil(seconds * 1000) + 1)
         return f"SET LOCAL statement_timeout = {milliseconds}"
 
     def _give_back(self, session: Session) -> None:

@@ -19,4 +19,6 @@ def to_postgres(sql: str) -> str:
     out = _NAMED.sub(r"%(\1)s", out).replace("CROSS JOIN", "JOIN").replace(" INDEXED BY doc_long", "")
     if "INSERT OR IGNORE" in out:
         out = out.replace("INSERT OR IGNORE", "INSERT") + " ON CONFLICT DO NOTHING"
-    return re.sub(r"INSERT OR REPLACE INTO posting (.*)", rf"INSERT INTO posting \1 {_POSTING}", out)
+    if "INSERT OR REPLACE INTO posting" in out:
+        out = out.replace("INSERT OR REPLACE INTO posting", "INSERT INTO posting") + f" {_POSTING}"
+    return out
