@@ -17,11 +17,13 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
-import psycopg
 from waiting import until
+
+if TYPE_CHECKING:
+    import psycopg
 
 SETTINGS = {
     "fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "shared_buffers": "32MB",
@@ -138,6 +140,8 @@ class Cluster:
 
     def connect(self) -> psycopg.Connection[tuple[object, ...]]:
         """A plain connection, as another program would have it."""
+        import psycopg  # late: environments of other tests, which read conftest.py too, have no driver
+
         return psycopg.connect(host=str(self.folder), port=self.port, user="retcon", dbname="postgres", autocommit=True)
 
 
