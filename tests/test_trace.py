@@ -109,12 +109,13 @@ def test_recall_and_ask_are_traced_stage_by_stage_and_hold_nobodys_words(
     with Memory(path, model=FakeChat(lambda ask: "quetzal"), top_k=7) as memory:
         memory.add("zanzibar and marzipan", user_id="kumquat")
         memory.recall("marzipan", 64, user_id="kumquat", action="merge")
-        memory.ask("marzipan", 64, max_looks=1)
+        memory.ask("marzipan", 64)
         found = nested(spans)
     stages = {each.name: dict(each.attributes or {}) for each, _ in found}
     assert stages["retcon.retrieve"] == {"retcon.top_k": 7}
     assert stages["retcon.features"] == stages["retcon.read"] == {}
-    assert [each.attributes for each, _ in found if each.name == "retcon.generate"] == [{"retcon.action": "merge"}]
+    generated = [dict(each.attributes or {}) for each, _ in found if each.name == "retcon.generate"]
+    assert generated == [{"retcon.action": "merge"}, {"retcon.action": "abstract"}]
     assert not [
         each for each, _ in found for word in ("zanzibar", "quetzal", "marzipan", "kumquat") if word in each.to_json()
     ]

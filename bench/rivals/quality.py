@@ -145,7 +145,7 @@ def unmeasured(cost: Mapping[str, Any], histories: int) -> str:
     """Why a system has no score in a domain; empty where it has one."""
     if cost["unparsed"] is not None and cost["unparsed"] > UNREAD:
         return f"{cost['unparsed']:.0%} of the model's replies could not be parsed"
-    if cost["histories"] <= FAILED * histories:
+    if cost["histories"] < (1 - FAILED) * histories:
         reasons = "; ".join(cost["failed"]) or "not reached in the time there was"
         return f"{histories - cost['histories']} of {histories} histories missing: {reasons}"
     return ""
