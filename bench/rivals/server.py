@@ -1,6 +1,7 @@
 """An OpenAI-compatible endpoint around a transformers folder that answers many callers in one batch.
 
     python -m bench.rivals.server --model FOLDER --port 8100 [--replies FILE] [--encoder FOLDER]
+    python -m bench.rivals.server --model FOLDER --port 8100 --decoder SOCKET     the model runs in bench.rivals.decoder
 
     POST /v1/chat/completions    messages, max_tokens, temperature, seed, tools, tool_choice, response_format
     POST /v1/embeddings          by all-MiniLM-L6-v2
@@ -27,70 +28,20 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 from bench.rivals.endpoint import Call
-from bench.rivals.live import Live
-from retcon.lab.gpu.flow import Row
-from retcon.model.base import Ask, clean
+from bench.rivals.say import BadRequestError, DecoderSay, Said, Say, Template, TransformersSay
+from retcon.model.base import clean
 
 LONGEST = 1024  # tokens of a reply where a caller names no limit
 LARGEST = 1 << 24  # bytes of a request
 _TOOL = re.compile(r"<tool_call>\s*(\{.*?\})\s*(?:</tool_call>|\Z)", re.DOTALL)
-
-
-class BadRequestError(ValueError):
-    """What the caller sent cannot be answered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What the model said to a prompt."""
-
-    text: str
-    prompted: int
-    generated: int
-    finish: str
-
-
-Say = Callable[[str, int, float, int], Said]  # prompt, tokens, temperature, seed
-Template = Callable[..., str]
-
-
-class TransformersSay:
-    """A model in a folder: prompts of many threads are said in one batch."""
-
-    def __init__(self, folder: str, *, batch_tokens: int, batch_rows: int = 512) -> None:
-        from retcon.lab.gpu.chat import TransformersChat
-
-        self.chat = TransformersChat(folder)
-        self.window = self.chat._window or 1 << 30
-        self.live = Live(self.chat._flow, tokens=batch_tokens, most=batch_rows)
-        self._places = count()
-
-    def template(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None) -> str:
-        """The prompt that the model's own template makes of the messages."""
-        made: str = self.chat._tokenizer.apply_chat_template(
-            list(messages), tools=tools or None, tokenize=False, add_generation_prompt=True
-        )
-        return made
-
-    def __call__(self, prompt: str, tokens: int, temperature: float, seed: int) -> Said:
-        ids = list(self.chat._tokenizer([prompt], add_special_tokens=False)["input_ids"][0])
-        if len(ids) + tokens > self.window:
-            raise BadRequestError(f"{len(ids)} tokens and {tokens} for the answer, context {self.window}")
-        row = Row(next(self._places), Ask((), tokens, temperature, seed), ids)
-        self.live.say(row)
-        reply = self.chat._reply(row, 0.0)
-        if isinstance(reply, Exception):
-            raise BadRequestError(str(reply))
-        return Said(reply.text, reply.prompt_tokens, reply.completion_tokens, reply.finish)
 
 
 class Kept:
@@ -327,6 +278,7 @@ def main() -> None:
     """Serve until told to stop."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="a transformers folder")
+    parser.add_argument("--decoder", help="socket of bench.rivals.decoder, which then runs the model")
     parser.add_argument("--name", default="local", help="what the model is called")
     parser.add_argument("--port", type=int, default=8100)
     parser.add_argument("--replies", type=Path, help="where replies are kept")
@@ -334,7 +286,11 @@ def main() -> None:
     parser.add_argument("--encoder", help="folder of the encoder, for /v1/embeddings")
     parser.add_argument("--batch-tokens", type=int, default=400_000)
     options = parser.parse_args()
-    say = TransformersSay(options.model, batch_tokens=options.batch_tokens)
+    say: TransformersSay | DecoderSay
+    if options.decoder:
+        say = DecoderSay(options.model, options.decoder)
+    else:
+        say = TransformersSay(options.model, batch_tokens=options.batch_tokens)
     encode = None
     if options.encoder:
         from bench.rivals.encoder import Encoder
