@@ -2,9 +2,11 @@
 
     python -m bench.rivals.answers --model FOLDER --contexts DIR --out OUT       replies alone, resumable
     python -m bench.rivals.answers --replies OUT --contexts DIR --rows bench/results/rows
+    python -m bench.rivals.answers ... --rows bench/results/rows --add           beside the rows that are there
 
 The first needs the model, and asks in large batches. The second makes rows from kept replies, with no model at all:
-numbers and ids, no one's words.
+numbers and ids, no one's words. The third is for a run of some systems alone: a history that was done anew replaces the
+earlier one, and all else stays.
 """
 
 from __future__ import annotations
@@ -106,6 +108,41 @@ def histories(folders: Sequence[Path], names: Iterable[str] = SYSTEMS) -> list[d
     return list(found.values())
 
 
+Rows = Sequence[dict[str, Any]]
+
+
+def merge(old: tuple[Rows, Rows], new: tuple[Rows, Rows]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Contexts and histories of both runs: of a history that both have the new, unless less of it came through."""
+    old_cells, old_took, new_cells, new_took = map(_by_history, (*old, *new))
+    order = {name: place for place, name in enumerate(SYSTEMS)}
+    cells: list[dict[str, Any]] = []
+    took: list[dict[str, Any]] = []
+    for key in sorted(dict.fromkeys([*old_took, *new_took]), key=lambda key: order.get(key[0], len(order))):
+        worse = key in old_took and (
+            key not in new_took
+            or len(new_cells.get(key, [])) < len(old_cells.get(key, []))
+            or (new_took[key][0]["error"] and not old_took[key][0]["error"])
+        )
+        cells += (old_cells if worse else new_cells).get(key, [])
+        took += (old_took if worse else new_took)[key]
+    return cells, took
+
+
+def _by_history(rows: Rows) -> dict[tuple[str, str, str], list[dict[str, Any]]]:
+    found: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["system"], row["domain"], row["conversation"]), []).append(row)
+    return found
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a Parquet file; none where there is no file."""
+    from pyarrow import parquet
+
+    rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist() if path.is_file() else []
+    return rows
+
+
 def write(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """The rows as a Parquet file."""
     import pyarrow
@@ -133,6 +170,7 @@ def main() -> None:
     parser.add_argument("--batch-tokens", type=int, default=1_000_000, help="of a transformers folder")
     parser.add_argument("--out", type=Path, help="where replies are kept and exported")
     parser.add_argument("--rows", type=Path, help="write rows there")
+    parser.add_argument("--add", action="store_true", help="beside the rows that are there")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     if options.out:
@@ -154,8 +192,11 @@ def main() -> None:
             rows += made
             print(f"{time.strftime('%H:%M:%S')} {name}: {len(made)} of {len(cells)}", flush=True)
     if options.rows:
-        write(rows, options.rows / "rivals.parquet")
-        write(histories(options.contexts, names), options.rows / "rivals-histories.parquet")
+        paths = options.rows / "rivals.parquet", options.rows / "rivals-histories.parquet"
+        made_now = rows, histories(options.contexts, names)
+        before = (read_rows(paths[0]), read_rows(paths[1])) if options.add else ([], [])
+        for path, some in zip(paths, merge(before, made_now), strict=True):
+            write(some, path)
 
 
 if __name__ == "__main__":

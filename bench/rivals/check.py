@@ -23,7 +23,8 @@ from bench.rivals.base import Setup, fit
 from bench.rivals.contexts import Meter
 from bench.rivals.encoder import Encoder
 from bench.rivals.endpoint import Endpoint
-from bench.rivals.server import Said, Service, serve
+from bench.rivals.say import Said
+from bench.rivals.server import Service, serve
 from bench.rivals.systems import SYSTEMS, System
 from retcon.note import Note
 

@@ -3,6 +3,7 @@
     python -m bench.rivals.contexts --out DIR                                          all that need no model
     python -m bench.rivals.contexts --out DIR --endpoint http://127.0.0.1:8100/v1      those that ask one, too
     python -m bench.rivals.contexts --out DIR --folder MODEL --systems longllmlingua   those that load one
+    python -m bench.rivals.contexts --out DIR --share 1/4 ...                          a quarter of the histories
     python -m bench.rivals.contexts --list                                             what there is
 
 A history is the unit: its lines are written once it is done, and one that is there is not done again. A rival that
@@ -54,6 +55,25 @@ def jobs(domains: Sequence[str], limit: int | None = None, turns: int | None = N
             yield Job(domain, name, asked)
             if limit is not None:
                 break
+
+
+def share(every: Sequence[Job], part: str, weigh: Callable[[Job], int]) -> list[Job]:
+    """A process's share of the histories, as `number/of` says, the longest first; shares weigh about the same."""
+    number, of = map(int, part.split("/"))
+    if not 1 <= number <= of:
+        raise SystemExit(f"--share {part}: say 1/4 to 4/4")
+    shares: list[list[Job]] = [[] for _ in range(of)]
+    for job in sorted(every, key=weigh, reverse=True):
+        min(shares, key=lambda some: sum(map(weigh, some))).append(job)
+    return shares[number - 1]
+
+
+def _turns(job: Job) -> int:
+    return len(job.questions[0].history)
+
+
+def _questions(job: Job) -> int:
+    return len(job.questions)
 
 
 class Log:
@@ -154,6 +174,7 @@ def main() -> None:
     parser.add_argument("--name", default="local", help="what the model is called there")
     parser.add_argument("--folder", default="", help="of the model, for what loads it itself")
     parser.add_argument("--threads", type=int, default=1, help="histories at once")
+    parser.add_argument("--share", default="1/1", help="do a share of the histories, such as 1/4")
     parser.add_argument("--limit", type=int, help="one history a domain, so many questions of it")
     parser.add_argument("--turns", type=int, help="so many turns of a history, for a trial")
     parser.add_argument("--list", action="store_true")
@@ -182,7 +203,10 @@ def main() -> None:
               f" {time.perf_counter() - began:.1f} s", flush=True)  # fmt: skip
 
     logs = {name: Log(options.out / f"{name}.jsonl") for name in names}
-    todo = [(name, job) for name in names for job in jobs(options.domains.split(","), options.limit, options.turns)]
+    every = list(jobs(options.domains.split(","), options.limit, options.turns))
+    # what a memory costs grows with turns, what a compressor costs with questions
+    mine = {name: share(every, options.share, _questions if SYSTEMS[name].folder else _turns) for name in names}
+    todo = [(name, job) for name in names for job in mine[name]]
     with ThreadPoolExecutor(options.threads) as pool:
         list(pool.map(work, todo))
 

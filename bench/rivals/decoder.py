@@ -20,7 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import groupby
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
@@ -103,8 +103,8 @@ def _layer(torch: Any, layer: Any) -> tuple[Any, ...]:
     parts = (at.q_proj, at.k_proj, at.v_proj)
     bias = None if at.q_proj.bias is None else torch.cat([each.bias for each in parts])
     return (
-        layer.input_layernorm.weight, torch.cat([each.weight for each in parts]), bias, at.o_proj.weight, at.o_proj.bias,
-        layer.post_attention_layernorm.weight, torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]),
+        layer.input_layernorm.weight, torch.cat([each.weight for each in parts]), bias, at.o_proj.weight,
+        at.o_proj.bias, layer.post_attention_layernorm.weight, torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]),
         mlp.down_proj.weight,
     )  # fmt: skip
 
@@ -136,7 +136,7 @@ class Pool:
         """The first slot without a row."""
         return next((slot for slot, row in enumerate(self.rows) if row is None), None)
 
-    # -- reading prompts ------------------------------------------------------------------------------------------------
+    # -- reading prompts -----------------------------------------------------------------------------------------------
 
     def copy(self, pool: Pool, source: int, slot: int, tokens: int) -> None:
         """Begin a slot with what another holds."""
@@ -183,7 +183,7 @@ class Pool:
 
         return look
 
-    # -- one token more -------------------------------------------------------------------------------------------------
+    # -- one token more ------------------------------------------------------------------------------------------------
 
     def launch(self) -> None:
         """Start one step of all rows under way."""
@@ -452,10 +452,8 @@ def answer(decoder: Decoder, connection: Connection) -> None:
 
 def _quietly(send: Callable[[Row], None]) -> Callable[[Row], None]:
     def sent(row: Row) -> None:
-        try:
+        with suppress(OSError):  # the server may be gone
             send(row)
-        except OSError:  # the server is gone
-            pass
 
     return sent
 
@@ -527,7 +525,9 @@ def _gap(torch: Any, model: Any, row: Row, place: int) -> float:
 
 
 def _questions() -> list[str]:
-    long = " ".join(f"On day {day} Ann walked {day % 7 + 2} miles and met {'Bob' if day % 2 else 'Eve'}." for day in range(40))
+    long = " ".join(
+        f"On day {day} Ann walked {day % 7 + 2} miles and met {'Bob' if day % 2 else 'Eve'}." for day in range(40)
+    )
     asked = ("How far did Ann walk on day 3?", "Whom did she meet on day 10?", "Sum it up in one line.")
     return [
         "Name three rivers of Europe.", "Write a haiku about rain.", "What is 17 times 3?", "List the months.",
@@ -557,7 +557,7 @@ def main() -> None:
     if options.check or not options.socket:
         raise SystemExit(0 if check(options.model) else "it does not say what transformers says")
     weights = Weights(options.model)
-    decoder = Decoder(weights, POOLS if weights.device == "cuda" else ((16, 1024), (8, 8192)))
+    decoder = Decoder(weights, POOLS if weights.device == "cuda" else ((16, 1024), (8, 4096), (4, 16_384)))
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     threading.Thread(target=listen, args=(decoder, options.socket), daemon=True).start()
     decoder.run()

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from bench import keep, out_parser
 from bench.evaluation import ROWS, round_numbers, rows_of
+from bench.rivals.answers import read_rows
 from bench.rivals.questions import BUDGETS, DOMAINS
 from bench.rivals.systems import SYSTEMS
 from bench.travel import LEARNING, SERVED, play_fit, read_waves
@@ -93,14 +94,6 @@ def _writes(played: Played, domain: Domain) -> Array:
 
 
 # -- rivals ------------------------------------------------------------------------------------------------------------
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a Parquet file."""
-    from pyarrow import parquet
-
-    rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
-    return rows
 
 
 def score_rival(rows: Sequence[Mapping[str, Any]], questions: Sequence[str], there: NDArray[np.bool_]) -> Scores:

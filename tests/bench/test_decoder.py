@@ -129,7 +129,8 @@ def test_a_draw_depends_on_the_seed_and_not_on_the_company(weights: Weights) -> 
 def test_a_prompt_that_fits_no_slot_is_handed_back_at_once(weights: Weights) -> None:
     asked = [Row(0, Ask((), 20), prompt(0, 500)), *rows()]
     say(decoder(weights), asked)
-    assert asked[0].too_large and not asked[0].said
+    assert asked[0].too_large
+    assert not asked[0].said
     assert all(row.said for row in asked[1:])
 
 

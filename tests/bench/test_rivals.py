@@ -8,6 +8,8 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,12 @@ from hypothesis import strategies as st
 
 from bench.rivals import answers, quality
 from bench.rivals.base import COUNTER, batches, fit
-from bench.rivals.contexts import Log, Meter
+from bench.rivals.contexts import Job, Log, Meter, share
 from bench.rivals.endpoint import Endpoint
 from bench.rivals.page import ahead, by_domain, costs, differences, summary
 from bench.rivals.questions import ASKED, BUDGETS, UNANSWERABLE, draw
-from bench.rivals.server import Kept, Said, Service, serve
+from bench.rivals.say import Said
+from bench.rivals.server import Kept, Service, serve
 from bench.rivals.systems import SYSTEMS
 from bench.rivals.systems.newest import Newest
 from retcon.errors import ModelError
@@ -304,3 +307,52 @@ def test_every_table_can_be_drawn_from_a_result() -> None:
     assert "-.100 [-.200, +.100]" in differences(found, quality.ONE_CALL)
     assert "10%" in costs(found)
     assert ahead(found).count("Mem0") == len(BUDGETS)
+
+
+def took(system: str, conversation: str, error: str = "", calls: int = 0) -> dict[str, Any]:
+    return {"system": system, "domain": "locomo", "conversation": conversation, "error": error, "calls": calls}
+
+
+def read(system: str, conversation: str, budgets: int, tokens: int) -> list[dict[str, Any]]:
+    about = {"system": system, "domain": "locomo", "conversation": conversation, "question_id": "q"}
+    return [{**about, "budget": budget, "tokens": tokens} for budget in BUDGETS[:budgets]]
+
+
+def test_a_second_run_adds_histories_replaces_those_it_did_anew_and_keeps_all_others() -> None:
+    old = (
+        [*read("newest", "a", 4, 1), *read("mem0", "a", 4, 1)],
+        [took("newest", "a"), took("mem0", "a", calls=1), took("mem0", "c", error="no")],
+    )
+    new = (
+        [*read("mem0", "a", 4, 2), *read("mem0", "b", 4, 2), *read("langmem", "a", 4, 2)],
+        [took("langmem", "a"), took("mem0", "a", calls=2), took("mem0", "b"), took("mem0", "c")],
+    )
+    cells, histories = answers.merge(old, new)
+    assert {(row["system"], row["conversation"], row["tokens"]) for row in cells} == {
+        ("newest", "a", 1), ("mem0", "a", 2), ("mem0", "b", 2), ("langmem", "a", 2),
+    }  # fmt: skip
+    assert len(cells) == 16
+    assert [(row["system"], row["conversation"], row["calls"]) for row in histories] == [
+        ("newest", "a", 0), ("mem0", "a", 2), ("mem0", "c", 0), ("mem0", "b", 0), ("langmem", "a", 0),
+    ]  # fmt: skip
+    assert not any(row["error"] for row in histories)
+
+
+def test_a_history_of_which_less_came_through_the_second_time_stays_as_it_was() -> None:
+    old = ([*read("mem0", "a", 4, 1), *read("mem0", "b", 4, 1)], [took("mem0", "a"), took("mem0", "b")])
+    new = (read("mem0", "a", 3, 2), [took("mem0", "a", calls=5), took("mem0", "b", error="stopped")])
+    assert answers.merge(old, new) == old
+    assert answers.merge(([], []), new) == new
+
+
+def test_shares_of_the_histories_are_about_alike_and_lose_none() -> None:
+    every = [
+        Job("d", f"c{n}", (replace(question(n, f"c{n}"), history=(Note("n", "x"),) * (n + 1)),)) for n in range(23)
+    ]
+    parts = [share(every, f"{n}/4", lambda job: len(job.questions[0].history)) for n in (1, 2, 3, 4)]
+    assert sorted(job.conversation for part in parts for job in part) == sorted(job.conversation for job in every)
+    weights = [sum(len(job.questions[0].history) for job in part) for part in parts]
+    assert max(weights) - min(weights) <= 5
+    assert all(len(a.questions[0].history) >= len(b.questions[0].history) for part in parts for a, b in pairwise(part))
+    with pytest.raises(SystemExit):
+        share(every, "5/4", lambda job: 1)

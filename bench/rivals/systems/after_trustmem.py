@@ -33,11 +33,12 @@ class TrustMem:
         parts = [[render(note) for note in batch] for batch in batches(history)]
         texts = ["\n".join(turns) for turns in parts]
         written = ask_all(self.model, [WRITE.format(turns=text) for text in texts], max_tokens=512)
-        for turns, text, said in zip(parts, texts, written, strict=True):
-            facts = read_lines(said)
-            verdicts = ask_all(self.model, [VERIFY.format(turns=text, fact=fact) for fact in facts], max_tokens=2)
-            sure = [fact for fact, each in zip(facts, verdicts, strict=True) if "yes" in each.lower()]
-            self.kept.add(sure if 2 * len(sure) >= max(len(facts), 1) else turns)
+        facts = [read_lines(said) for said in written]
+        asked = [VERIFY.format(turns=text, fact=fact) for text, some in zip(texts, facts, strict=True) for fact in some]
+        verdicts = iter(ask_all(self.model, asked, max_tokens=2))
+        for turns, some in zip(parts, facts, strict=True):
+            sure = [fact for fact in some if "yes" in next(verdicts).lower()]
+            self.kept.add(sure if 2 * len(sure) >= max(len(some), 1) else turns)
 
     def context(self, question: str, budget: int) -> Sequence[str]:
         return self.kept.nearest(question)

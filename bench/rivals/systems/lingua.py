@@ -1,13 +1,15 @@
 """LLMLingua and LongLLMLingua: the 20 nearest turns, compressed by a causal model towards the budget.
 
 LLMLingua asks tiktoken for a vocabulary, which it would download, only to report sizes; it gets our counter instead. It
-also reads a model's cache as lists of keys and values, which transformers has given up: `_Listed` translates. One
-compressor serves all histories of a process.
+also reads a model's cache as lists of keys and values, which transformers has given up: `_Listed` translates, and keeps
+what the model made of short texts, since each budget ranks the same turns anew. One compressor serves all histories
+of a process.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -22,6 +24,7 @@ LONG = {
     "condition_in_question": "after_condition", "reorder_context": "sort", "dynamic_context_compression_ratio": 0.3,
     "condition_compare": True, "context_budget": "+100", "rank_method": "longllmlingua",
 }  # fmt: skip
+KEPT, SHORT = 64, 512  # texts whose scores are kept, and the tokens of each at most
 _lock = threading.Lock()
 
 
@@ -68,16 +71,31 @@ class _Listed:
     """A model whose cache goes in and comes out as lists of keys and values, one pair a layer."""
 
     def __init__(self, model: Any) -> None:
-        self.model = model
+        self.model, self.kept = model, OrderedDict[tuple[int, ...], Any]()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.model, name)
 
-    def __call__(self, ids: Any, *, past_key_values: Any = None, **options: Any) -> Any:
+    def __call__(self, ids: Any, *, attention_mask: Any = None, past_key_values: Any = None, **options: Any) -> Any:
+        plain = (
+            past_key_values is None and ids.numel() <= SHORT and (attention_mask is None or bool(attention_mask.all()))
+        )
+        name = tuple(ids.flatten().tolist()) if plain else ()
+        if plain and name in self.kept:
+            self.kept.move_to_end(name)
+            return self.kept[name]
+        out = self._read(ids, past_key_values or (), attention_mask=attention_mask, **options)
+        if plain:
+            self.kept[name] = out
+            if len(self.kept) > KEPT:
+                self.kept.popitem(last=False)
+        return out
+
+    def _read(self, ids: Any, past: Any, **options: Any) -> Any:
         from transformers import DynamicCache
 
         seen = DynamicCache()
-        for layer, (keys, values) in enumerate(past_key_values or ()):
+        for layer, (keys, values) in enumerate(past):
             seen.update(keys, values, layer)
         out = self.model(ids, past_key_values=seen, **options)
         out.past_key_values = [(layer.keys, layer.values) for layer in out.past_key_values.layers]
