@@ -32,14 +32,16 @@ from numpy.typing import NDArray
 from retcon.lab.gpu.flow import Row, _add_noise
 from retcon.model.base import Ask
 
-POOLS = ((320, 1024), (256, 2048), (128, 4096), (56, 16_384), (6, 32_768))  # slots, and tokens of each
+POOLS = ((320, 1024), (256, 2048), (128, 4096), (48, 16_384), (6, 32_768))  # slots, and tokens of each
 ROWS = (8, 16, 32, 48, 64, 96, 128, 192, 256, 320)  # a step is recorded for so many slots
 EVERY = 4  # tokens between two readings of prompts that have arrived
 READ = 24_576  # tokens of prompts that are read between two tokens
 LOOKED_AT = 131_072  # tokens of what came before that are laid out at once for it
+PATIENCE = 60  # seconds
 ALIKE, GRAIN = 256, 64  # a beginning is copied from so many tokens on, in multiples of so many
 
 Ids = NDArray[np.int64]
+Held = tuple[bytes, Ids]  # a prompt's beginning, and all of it
 
 
 class Weights:
@@ -59,7 +61,6 @@ class Weights:
         self.size = getattr(config, "head_dim", None) or config.hidden_size // self.heads
         self.window, self.eps = int(config.max_position_embeddings), config.rms_norm_eps
         self.dtype = getattr(torch, dtype)
-        self.graphs = torch.cuda.graph_pool_handle() if self.device.startswith("cuda") else None  # memory of all steps
         with torch.inference_mode():
             body = model.model.to(self.device)
             self.embed, self.norm = body.embed_tokens.weight, body.norm.weight
@@ -119,12 +120,15 @@ class Pool:
         self.keys = torch.zeros(shape, dtype=weights.dtype, device=weights.device)
         self.values = torch.zeros_like(self.keys)
         self.rows: list[Row | None] = [None] * slots
-        self.held: list[Ids | None] = [None] * slots  # prompts that slots hold, also of rows that have ended
+        self.held: list[Held | None] = [None] * slots  # prompts that slots hold, also of rows that have ended
         self._fed = torch.zeros((2, slots), dtype=torch.long, device=weights.device)  # tokens and places
         self._chosen = torch.zeros(slots, dtype=torch.long, device=weights.device)
         self._scores = torch.zeros((slots, len(weights.head)), dtype=weights.dtype, device=weights.device)
         self._graphs: dict[tuple[int, int], Any] = {}
         self.can_record = weights.device.startswith("cuda")
+        # steps of pools go on beside each other, so each has its own stream, and its graphs memory of their own
+        self._stream = torch.cuda.Stream() if self.can_record else None
+        self._memory = torch.cuda.graph_pool_handle() if self.can_record else None
         self.steps = 0
 
     @property
@@ -161,7 +165,7 @@ class Pool:
         for row, token in zip(rows, choose(torch, scores, rows), strict=True):
             row.said.append(token)
         for slot, row in zip(slots, rows, strict=True):
-            self.held[slot] = np.array(row.ids)
+            self.held[slot] = hold(row.ids)
 
     def _look_back(self, at: Any, start: int, wide: int) -> Callable[[int, Any, Any, Any], Any]:
         """Attention of tokens to those before them, and in the slots to what was there before all of them."""
@@ -194,18 +198,21 @@ class Pool:
         fed[1] = self.length - 1
         fed[0, slots] = [row.said[-1] for row in rows if row is not None]
         fed[1, slots] = [len(row.ids) + len(row.said) - 1 for row in rows if row is not None]
-        self._fed.copy_(self.weights.torch.from_numpy(fed))
         wide = next((each for each in ROWS if each > slots[-1]), self.slots)
         reach = int(fed[1, slots].max()) + 1
         long = next(each for each in _lengths(self.length) if each >= reach)
         self.steps += 1
-        self._run(min(wide, self.slots), long)
+        with self.weights.torch.cuda.stream(self._stream) if self._stream is not None else nullcontext():
+            self._fed.copy_(self.weights.torch.from_numpy(fed))
+            self._run(min(wide, self.slots), long)
 
     def collect(self) -> None:
         """Write down what the step said."""
         torch = self.weights.torch
         slots = self.under_way
         rows = [row for slot in slots if (row := self.rows[slot]) is not None]
+        if self._stream is not None:
+            self._stream.synchronize()
         chosen = self._chosen.tolist()
         warm = [slot for slot, row in zip(slots, rows, strict=True) if row.ask.temperature > 0]
         if warm:
@@ -229,13 +236,9 @@ class Pool:
         """The step as a graph, once it was run; None where it cannot be recorded, and no other is then."""
         torch, began = self.weights.torch, time.monotonic()
         try:
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                self._step(wide, long)
-            torch.cuda.current_stream().wait_stream(side)
+            self._step(wide, long)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self.weights.graphs):
+            with torch.cuda.graph(graph, pool=self._memory):
                 self._step(wide, long)
         except Exception as error:
             print(f"no graph of {wide} rows and {long} tokens: {type(error).__name__}: {error}", flush=True)
@@ -271,6 +274,12 @@ def choose(torch: Any, scores: Any, rows: Sequence[Row]) -> list[int]:
     """The next token of every row."""
     found: list[int] = _add_noise(torch, scores.float(), rows).argmax(dim=1).tolist()
     return found
+
+
+def hold(ids: Sequence[int]) -> Held:
+    """A prompt, and the beginning that it is found by."""
+    whole = np.array(ids)
+    return whole[:ALIKE].tobytes(), whole
 
 
 def _lengths(length: int) -> tuple[int, ...]:
@@ -357,26 +366,29 @@ class Decoder:
         later: list[Row] = []
         found: list[tuple[int, int, int]] = []  # pool, tokens that are there, slot
         leaders: set[bytes] = set()
+        free = [pool.free() for pool in self.pools]
         room = READ
         while self._waiting and room > 0:
             row = self._waiting.popleft()
-            ids = np.array(row.ids)
-            number = next(i for i, p in enumerate(self.pools) if len(ids) + row.ask.max_tokens < p.length)
-            pool, slot = self.pools[number], self.pools[number].free()
-            donor = self._find_alike(ids) if len(ids) > ALIKE else None
-            beginning = ids[:ALIKE].tobytes()
-            if slot is None or (donor is None and len(ids) > ALIKE and beginning in leaders):
-                later.append(row)  # until there is a slot, or until the one that begins alike is read
+            number = next(i for i, p in enumerate(self.pools) if len(row.ids) + row.ask.max_tokens < p.length)
+            if (slot := free[number]) is None:
+                later.append(row)
                 continue
-            leaders.add(beginning)
-            start = 0
+            held = hold(row.ids)
+            donor = self._find_alike(held) if len(row.ids) > ALIKE else None
+            if donor is None and len(row.ids) > ALIKE and held[0] in leaders:
+                later.append(row)  # until the one that begins alike is read
+                continue
+            leaders.add(held[0])
+            pool, start = self.pools[number], 0
             if donor is not None:
                 start = donor[2]
                 pool.copy(self.pools[donor[0]], donor[1], slot, start)
             pool.rows[slot], pool.held[slot] = row, None
+            free[number] = pool.free()
             found.append((number, start, slot))
-            room -= len(ids) - start
-            self.read_tokens, self.copied_tokens = self.read_tokens + len(ids) - start, self.copied_tokens + start
+            room -= len(row.ids) - start
+            self.read_tokens, self.copied_tokens = self.read_tokens + len(row.ids) - start, self.copied_tokens + start
         self._waiting.extendleft(reversed(later))
         self._begin(found)
 
@@ -390,19 +402,32 @@ class Decoder:
 
             slots = sorted((slot for _, _, slot in some), key=size)
             for part in _parts([size(slot) for slot in slots], start):
-                pool.begin(slots[part], start)
+                self._patiently(lambda: pool.begin(slots[part], start))  # noqa: B023
             self._release(pool)
 
-    def _find_alike(self, ids: Ids) -> tuple[int, int, int] | None:
-        """Pool, slot and tokens of the longest beginning that a slot holds; None where it would not pay."""
+    def _patiently(self, work: Callable[[], None]) -> None:
+        """Do it; where the memory does not suffice because of other processes, wait for them a while."""
+        torch = self.weights.torch
+        for _ in range(PATIENCE):
+            try:
+                work()
+            except torch.OutOfMemoryError as error:
+                print(f"waiting for memory: {error}", flush=True)
+            else:
+                return
+            torch.cuda.empty_cache()
+            time.sleep(1)
+        work()
+
+    def _find_alike(self, wanted: Held) -> tuple[int, int, int] | None:
+        """Pool, slot and tokens of the longest beginning that a slot holds; None where none begins alike."""
         best: tuple[int, int, int] | None = None
         for number, pool in enumerate(self.pools):
             for slot, held in enumerate(pool.held):
-                if held is None or len(held) < ALIKE or not np.array_equal(held[:ALIKE], ids[:ALIKE]):
-                    continue
-                shared = min(common(held, ids), len(ids) - 1) // GRAIN * GRAIN
-                if shared >= ALIKE and (best is None or shared > best[2]):
-                    best = (number, slot, shared)
+                if held is not None and held[0] == wanted[0]:
+                    shared = min(common(held[1], wanted[1]), len(wanted[1]) - 1) // GRAIN * GRAIN
+                    if shared >= ALIKE and (best is None or shared > best[2]):
+                        best = (number, slot, shared)
         return best
 
 

@@ -115,9 +115,9 @@ for each in $(tr , ' ' <<< "$ONLY"); do # what has no line above
   case $each in after-* | mem0 | langmem | llamaindex-facts | langchain-summary | *llmlingua) ;; *) make "$each" "$each" 4 12 ;; esac
 done
 
-answers() { # where to, systems: replies and verdicts for all contexts that there are of them
+answers() { # where to, systems, tokens under way: replies and verdicts for all contexts that there are of them
   timeout "$(($(left) - 10))" $PYTHON -m bench.rivals.answers --model "$MODEL" --systems "$2" --replies "$DEST/first" \
-    $(for each in "$DEST"/contexts/*/; do printf ' --contexts %s' "$each"; done) --batch-tokens 500000 --out "$DEST/$1"
+    $(for each in "$DEST"/contexts/*/; do printf ' --contexts %s' "$each"; done) --batch-tokens "$3" --out "$DEST/$1"
 }
 ( # a group that is done is read while others go on
   waiting="$groups"
@@ -128,7 +128,7 @@ answers() { # where to, systems: replies and verdicts for all contexts that ther
       if [ "$(ls "$DEST"/logs/"$name"-*.done 2> /dev/null | wc -l)" -ge "$of" ]; then ready="${ready:+$ready,}$systems"; else still="$still $each"; fi
     done
     waiting=$still
-    if [ -n "$ready" ] && [ -n "$waiting" ]; then answers first "$ready" >> "$DEST/logs/first.log" 2>&1; elif [ -n "$waiting" ]; then sleep 3; fi
+    if [ -n "$ready" ] && [ -n "$waiting" ]; then answers first "$ready" 200000 >> "$DEST/logs/first.log" 2>&1; elif [ -n "$waiting" ]; then sleep 3; fi
   done
 ) &
 reader=$!
@@ -138,7 +138,7 @@ for each in $servers; do kill "$each" 2> /dev/null; done
 servers="" others=""
 pack > /dev/null
 wait "$reader"
-answers second "$ONLY" > "$DEST/logs/second.log" 2>&1
+answers second "$ONLY" 1000000 > "$DEST/logs/second.log" 2>&1
 say "rivals that need a model are read"
 runs ours && wait "$ours"
 say "done"

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.rivals import answers, quality
-from bench.rivals.base import COUNTER, batches, fit
+from bench.rivals.base import COUNTER, Setup, batches, fit
 from bench.rivals.contexts import Job, Log, Meter, share
 from bench.rivals.endpoint import Endpoint
 from bench.rivals.page import ahead, by_domain, costs, differences, summary
@@ -27,6 +27,8 @@ from bench.rivals.questions import ASKED, BUDGETS, UNANSWERABLE, draw
 from bench.rivals.say import Said
 from bench.rivals.server import Kept, Service, serve
 from bench.rivals.systems import SYSTEMS
+from bench.rivals.systems.after_trustmem import TrustMem
+from bench.rivals.systems.lingua import _Listed
 from bench.rivals.systems.newest import Newest
 from retcon.errors import ModelError
 from retcon.lab.data.question import BenchmarkQuestion
@@ -356,3 +358,59 @@ def test_shares_of_the_histories_are_about_alike_and_lose_none() -> None:
     assert all(len(a.questions[0].history) >= len(b.questions[0].history) for part in parts for a, b in pairwise(part))
     with pytest.raises(SystemExit):
         share(every, "5/4", lambda job: 1)
+
+
+# -- systems -----------------------------------------------------------------------------------------------------------
+
+
+class Script:
+    """A model that lists two facts of each batch, and confirms what does not say "moon"."""
+
+    def __call__(self, prompt: str, tokens: int, temperature: float, seed: int) -> Said:
+        if "yes or no" in prompt:
+            return Said("no" if "moon" in prompt.split("Statement:")[1] else "yes", 1, 1, "stop")
+        place = "moon" if "turn 1" in prompt else "town"
+        return Said(f"- Ann lives in {place} A\n2. Bob lives in {place} B", 1, 1, "stop")
+
+
+def flat(texts: Sequence[str]) -> Any:
+    return np.ones((len(texts), 3), np.float32)
+
+
+def test_after_trustmem_keeps_confirmed_facts_and_the_turns_of_a_batch_that_was_refused() -> None:
+    server = serve(Service(Script(), plain, name="m"))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    at = Endpoint(f"http://127.0.0.1:{server.server_port}/v1", "m")
+    rival = TrustMem(Setup(flat, at))  # type: ignore[arg-type]
+    rival.add([Note(str(n), f"turn {n}", session=str(n)) for n in range(3)])
+    server.shutdown()
+    thread.join()
+    server.server_close()
+    assert rival.kept.texts == [
+        "Ann lives in town A", "Bob lives in town B", "turn 1", "Ann lives in town A", "Bob lives in town B"
+    ]  # fmt: skip
+
+
+def test_a_short_text_is_read_once_for_all_budgets_and_a_continued_one_every_time() -> None:
+    torch = pytest.importorskip("torch", reason="needs torch")
+    transformers = pytest.importorskip("transformers", reason="needs transformers")
+    config = transformers.Qwen2Config(
+        vocab_size=30, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1,
+    )  # fmt: skip
+    model = transformers.Qwen2ForCausalLM(config)
+    read: list[int] = []
+    model.register_forward_pre_hook(lambda _, given: read.append(given[0].shape[1]))
+    listed, ids = _Listed(model), torch.tensor([[3, 4, 5, 6]])
+    first = listed(ids, attention_mask=torch.ones_like(ids), use_cache=True)
+    again = listed(ids.clone(), attention_mask=torch.ones_like(ids), use_cache=True)
+    assert read == [4]
+    assert torch.equal(first.logits, again.logits)
+    for _ in range(2):
+        more = listed(
+            ids[:, :2], attention_mask=torch.ones((1, 6)), past_key_values=first.past_key_values, use_cache=True
+        )
+        assert more.past_key_values[0][0].shape[2] == 6
+    assert read == [4, 2, 2]
+    assert first.past_key_values[0][0].shape[2] == 4
