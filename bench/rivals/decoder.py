@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 from retcon.lab.gpu.flow import Row, _add_noise
 from retcon.model.base import Ask
 
-POOLS = ((320, 1024), (256, 2048), (128, 4096), (48, 16_384), (6, 32_768))  # slots, and tokens of each
-ROWS = (8, 16, 32, 48, 64, 96, 128, 192, 256, 320)  # a step is recorded for so many slots
+POOLS = ((256, 1024), (192, 2048), (112, 4096), (44, 16_384), (4, 32_768))  # slots, and tokens of each: 56 GB of a 1.5B
+ROWS = (8, 16, 32, 48, 64, 96, 128, 192, 256)  # a step is recorded for so many slots
 EVERY = 4  # tokens between two readings of prompts that have arrived
 READ = 24_576  # tokens of prompts that are read between two tokens
 LOOKED_AT = 131_072  # tokens of what came before that are laid out at once for it

@@ -109,8 +109,8 @@ make mem0 "$(among mem0)" 4 12
 make langmem "$(among langmem)" 4 12
 make facts "$(among llamaindex-facts)" 2 20
 make summary "$(among langchain-summary)" 2 20
-make long "$(among longllmlingua)" 3 1
-make plain "$(among llmlingua)" 3 1
+make long "$(among longllmlingua)" 2 1
+make plain "$(among llmlingua)" 2 1
 for each in $(tr , ' ' <<< "$ONLY"); do # what has no line above
   case $each in after-* | mem0 | langmem | llamaindex-facts | langchain-summary | *llmlingua) ;; *) make "$each" "$each" 4 12 ;; esac
 done

@@ -24,7 +24,7 @@ LONG = {
     "condition_in_question": "after_condition", "reorder_context": "sort", "dynamic_context_compression_ratio": 0.3,
     "condition_compare": True, "context_budget": "+100", "rank_method": "longllmlingua",
 }  # fmt: skip
-KEPT, SHORT = 64, 512  # texts whose scores are kept, and the tokens of each at most
+KEPT, SHORT = 48, 256  # texts whose scores are kept, and the tokens of each at most
 _lock = threading.Lock()
 
 
