@@ -42,6 +42,7 @@ Row = Mapping[str, Any]
 SEED, ASKED, DRAWS = 20261118, 60, 10_000
 KEPT = "order.replies.jsonl.gz"
 FILE = "rivals-order.parquet"
+SYSTEMS = ("extract", "extract-ranked", "turns", "turns-by-time", "bm25s", "bm25s-by-time")
 PAIRS = (
     ("extract", "extract-ranked"), ("turns-by-time", "turns"), ("bm25s-by-time", "bm25s"),  # order
     ("extract-ranked", "turns"),  # unit
