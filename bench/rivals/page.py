@@ -17,6 +17,8 @@ TITLES = {
     NO_MODEL: "**retcon**, no model", ONE_CALL: "**retcon**, one call", LADDER_0: "**retcon**, `ask` at 0",
     LADDER_HALF: "**retcon**, `ask` at .5",
 } | {name: system.title for name, system in SYSTEMS.items()}  # fmt: skip
+ORDER = RESULTS / "order.json"
+NO_ORDER = "*No run yet: `python -m bench.rivals.order --model FOLDER --replies OUT`.*"
 NOT_YET = "*No run yet: `bench/rivals/run.sh`, then `python -m bench.rivals.quality --out bench/results/rivals.json`.*"
 
 
@@ -140,4 +142,17 @@ def _show(name: str) -> str:
     return _SHOWN[name](json.loads(RESULT.read_text(encoding="utf-8"))) if RESULT.is_file() else NOT_YET
 
 
-TABLES: Mapping[str, Callable[[], str]] = {name: partial(_show, name) for name in _SHOWN}
+def order_table(found: Mapping[str, Any]) -> str:
+    """What differs in each pair of texts, in every domain and in the mean of them, with its interval."""
+    names = [*found["questions"], "mean"]
+    rows = [[pair, *(_gap(each[name]) for name in names)] for pair, each in found["pairs"].items()]
+    return grid(["right by both judges", *names], rows)
+
+
+def _show_order() -> str:
+    return order_table(json.loads(ORDER.read_text(encoding="utf-8"))) if ORDER.is_file() else NO_ORDER
+
+
+TABLES: Mapping[str, Callable[[], str]] = {name: partial(_show, name) for name in _SHOWN} | {
+    "rivals-order": _show_order
+}
