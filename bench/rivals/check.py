@@ -36,6 +36,24 @@ TURNS = (
 QUESTION, EXPECTED = "What is the name of the cat that I adopted?", "Pixel"
 FACT = "The user adopted a cat named Pixel."
 BLIND = ("newest", "llmlingua")  # they show what they show, whatever is asked
+# what a good model would say where a rival demands JSON, by the name of the schema
+_CAT = {"source_entity_name": "Ann", "target_entity_name": "Pixel", "relation_type": "ADOPTED", "fact": FACT}
+FORMS: dict[str, dict[str, Any]] = {
+    "CombinedExtraction": {
+        "extracted_entities": [{"name": name, "entity_type_id": 0} for name in ("Ann", "Pixel")], "edges": [_CAT],
+    },
+    "BatchEdgeTimestamps": {"timestamps": [{"valid_at": None, "invalid_at": None}]},
+    "NodeResolutions": {
+        "entity_resolutions": [{"id": n, "name": each, "duplicate_candidate_id": -1} for n, each in enumerate("ab")],
+    },
+    "EdgeDuplicate": {"duplicate_facts": [], "contradicted_facts": []},
+    "SummarizedEntities": {"summaries": []},
+    "FactExtractionResponse": {
+        "facts": [{"what": FACT, "when": "N/A", "where": "N/A", "who": "user", "why": "N/A", "fact_type": "world"}],
+    },
+    "_ConsolidationBatchResponse": {"creates": [], "updates": [], "deletes": []},
+}  # fmt: skip
+_SCHEMA = re.compile(r"Reply with one JSON object of this schema:\n(\{.*\})$", re.MULTILINE)
 _TOOL = re.compile(r'"name": ?"(\w*[Mm]emory\w*)"')
 
 
@@ -50,7 +68,9 @@ def history(repeats: int = 1) -> list[Note]:
 
 def script(prompt: str, tokens: int, temperature: float, seed: int) -> Said:
     """What a good model would say to the prompts of the rivals."""
-    if tools := _TOOL.findall(prompt):
+    if said := _filled(prompt):
+        text = said
+    elif tools := _TOOL.findall(prompt):
         opened = prompt.rstrip().endswith('"arguments":')
         body = json.dumps({"content": FACT})
         named = f'<tool_call>\n{{"name": "{tools[0]}", "arguments": {body}}}\n</tool_call>'
@@ -67,6 +87,13 @@ def script(prompt: str, tokens: int, temperature: float, seed: int) -> Said:
     else:
         text = FACT
     return Said(text, len(prompt) // 4, len(text) // 4, "stop")
+
+
+def _filled(prompt: str) -> str:
+    """A reply to a prompt that demands JSON of a schema that we know; empty where it does not."""
+    asked = _SCHEMA.search(prompt)
+    found = FORMS.get(json.loads(asked[1]).get("title", "")) if asked and prompt.endswith("{") else None
+    return json.dumps(found)[1:] if found is not None else ""
 
 
 def join(messages: Sequence[dict[str, Any]], tools: Sequence[Any] | None) -> str:
