@@ -41,6 +41,7 @@ from bench.operators import table as operator_table
 from bench.pilot import tables as pilot_tables
 from bench.reader_transfer import TABLES as READERS
 from bench.retrieval import table as retrieval_table
+from bench.rivals.features import TABLES as FEATURES
 from bench.rivals.page import TABLES as RIVALS
 from bench.speed.hybrid import table as hybrid_table
 from bench.speed.page import section as speed_section
@@ -156,6 +157,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **_made(READERS, "reader_transfer"),
     **_made(AUDIT, "audit"),
     **RIVALS,
+    **FEATURES,
     **shown_tables(),
     **judge_tables(),
     **headline_tables(),

@@ -51,9 +51,13 @@ FORMS: dict[str, dict[str, Any]] = {
     "FactExtractionResponse": {
         "facts": [{"what": FACT, "when": "N/A", "where": "N/A", "who": "user", "why": "N/A", "fact_type": "world"}],
     },
+    "KnowledgeGraph": {
+        "nodes": [{"id": each, "name": each, "type": "Entity", "description": FACT} for each in ("Ann", "Pixel")],
+        "edges": [{"source_node_id": "Ann", "target_node_id": "Pixel", "relationship_name": "adopted"}],
+    },
+    "SummarizedContent": {"summary": FACT, "description": FACT},
     "_ConsolidationBatchResponse": {"creates": [], "updates": [], "deletes": []},
 }  # fmt: skip
-_SCHEMA = re.compile(r"Reply with one JSON object of this schema:\n(\{.*\})$", re.MULTILINE)
 _TOOL = re.compile(r'"name": ?"(\w*[Mm]emory\w*)"')
 
 
@@ -91,9 +95,9 @@ def script(prompt: str, tokens: int, temperature: float, seed: int) -> Said:
 
 def _filled(prompt: str) -> str:
     """A reply to a prompt that demands JSON of a schema that we know; empty where it does not."""
-    asked = _SCHEMA.search(prompt)
-    found = FORMS.get(json.loads(asked[1]).get("title", "")) if asked and prompt.endswith("{") else None
-    return json.dumps(found)[1:] if found is not None else ""
+    known = (form for title, form in FORMS.items() if f'"title": "{title}' in prompt)
+    found = next(known, None) if prompt.endswith("{") else None
+    return "" if found is None else json.dumps(found)[1:]
 
 
 def join(messages: Sequence[dict[str, Any]], tools: Sequence[Any] | None) -> str:
@@ -132,7 +136,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     url = options.endpoint or _scripted()
-    every = [each.name for each in SYSTEMS.values() if options.folder or not each.folder]
+    every = [each.name for each in SYSTEMS.values() if (options.folder or not each.folder) and not each.alone]
     names = options.systems.split(",") if options.systems else every
     encode = Encoder()
 

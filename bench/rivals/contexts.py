@@ -186,7 +186,8 @@ def main() -> None:
         return
     options.out.mkdir(parents=True, exist_ok=True)
     given = {"model": bool(options.endpoint), "folder": bool(options.folder)}
-    able = [each.name for each in SYSTEMS.values() if all(given[need] for need in given if getattr(each, need))]
+    shared = [each for each in SYSTEMS.values() if not each.alone]
+    able = [each.name for each in shared if all(given[need] for need in given if getattr(each, need))]
     names = options.systems.split(",") if options.systems else able
     encode, urls, turn = Encoder(), cycle(options.endpoint or [None]), threading.Lock()
 

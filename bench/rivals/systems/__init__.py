@@ -21,6 +21,7 @@ class System:
     title: str
     model: bool = False  # asks a language model
     folder: bool = False  # looks inside a model, which it loads itself
+    alone: bool = False  # wants packages or a server of its own: runs only where it is named
     packages: tuple[str, ...] = ()  # whose versions count
     settings: str = ""  # what was chosen, and by whom
 
@@ -56,14 +57,15 @@ _LISTED = (
            settings="its defaults, target_token by our budget"),
     System("langmem", "langmem_manager", "LangMem", model=True, packages=("langmem", "langgraph"),
            settings="create_memory_store_manager with its defaults, search limit 20"),
-    System("hindsight-chunks", "hindsight_bank", "Hindsight, no model", packages=("hindsight-api-slim",),
+    System("hindsight-chunks", "hindsight_bank", "Hindsight, no model", alone=True,
+           packages=("hindsight-api-slim",),
            settings="its chunk mode, a session a call, PostgreSQL, rank fusion, max_tokens 4,096"),
-    System("hindsight", "hindsight_bank", "Hindsight", model=True, packages=("hindsight-api-slim",),
+    System("hindsight", "hindsight_bank", "Hindsight", model=True, alone=True, packages=("hindsight-api-slim",),
            settings="a session a call, its prompts and observations, PostgreSQL, rank fusion, max_tokens 4,096"),
-    System("graphiti", "graphiti_graph", "Graphiti", model=True, packages=("graphiti-core", "kuzu"),
+    System("graphiti", "graphiti_graph", "Graphiti", model=True, alone=True, packages=("graphiti-core", "kuzu"),
            settings="embedded Kuzu, a turn an episode in bulk, its hybrid search with rank fusion, num_results 20"),
-    System("cognee", "cognee_graph", "cognee", model=True, packages=("cognee",),
-           settings="a session a text, its prompts, SQLite, LanceDB and its embedded graph, GRAPH_COMPLETION, top_k 20"),
+    System("cognee", "cognee_graph", "cognee", model=True, alone=True, packages=("cognee",),
+           settings="a session a text, its prompts, its embedded stores, GRAPH_COMPLETION, top_k 20"),
     System("after-recomp-extractive", "after_recomp", "after RECOMP, extractive"),
     System("after-memorybank", "after_memorybank", "after MemoryBank"),
     System("after-osl-mr", "after_oslmr", "after OSL-MR"),

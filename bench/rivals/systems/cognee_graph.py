@@ -78,7 +78,7 @@ def _vocabulary() -> str:
     """Where tiktoken finds what it would download: litellm, which cognee needs, brings it along."""
     spec = importlib.util.find_spec("litellm")
     if spec is None or not spec.submodule_search_locations:
-        raise SystemExit("no litellm: pip install cognee")
+        raise RuntimeError("no litellm: pip install cognee")
     return str(Path(spec.submodule_search_locations[0], "litellm_core_utils", "tokenizers"))
 
 

@@ -55,7 +55,7 @@ class Graph:
         for batch in batches(history):
             episodes = [
                 RawEpisode(
-                    name=note.id, content=f"{note.speaker or 'user'}: {note.text}", source=EpisodeType.message,
+                    name=note.id, content=render(note), source=EpisodeType.message,
                     source_description="conversation", reference_time=_when(note),
                 )
                 for note in batch

@@ -62,7 +62,7 @@ def _when(note: Note) -> datetime:
 
 def _settings(setup: Setup, *, chunks: bool) -> dict[str, str]:
     if "HINDSIGHT_API_DATABASE_URL" not in os.environ:
-        raise SystemExit("this rival needs a PostgreSQL with pgvector: say HINDSIGHT_API_DATABASE_URL")
+        raise RuntimeError("this rival needs a PostgreSQL with pgvector: say HINDSIGHT_API_DATABASE_URL")
     if chunks:
         return {"HINDSIGHT_API_LLM_PROVIDER": "none"}
     at = setup.model
