@@ -42,6 +42,7 @@ from bench.pilot import tables as pilot_tables
 from bench.reader_transfer import TABLES as READERS
 from bench.retrieval import table as retrieval_table
 from bench.rivals.page import TABLES as RIVALS
+from bench.rivals.speed.page import TABLES as RIVALS_SPEED
 from bench.speed.hybrid import table as hybrid_table
 from bench.speed.page import section as speed_section
 from bench.speed.page import table as speed_goals
@@ -156,6 +157,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **_made(READERS, "reader_transfer"),
     **_made(AUDIT, "audit"),
     **RIVALS,
+    **RIVALS_SPEED,
     **shown_tables(),
     **judge_tables(),
     **headline_tables(),

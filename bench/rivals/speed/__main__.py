@@ -178,7 +178,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(time.strftime("%H:%M:%S"), text, file=sys.stderr, flush=True)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

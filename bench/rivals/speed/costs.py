@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from statistics import median
@@ -18,7 +19,7 @@ from packaging.requirements import Requirement
 
 from bench.rivals.speed.systems import System
 
-STARTS = 5  # fresh processes whose import counts, after one that reads the files from the disk
+STARTS = 3  # fresh processes whose import counts, after one that reads the files from the disk
 CLOCK = "(time.perf_counter(), time.process_time())"
 
 
@@ -34,6 +35,7 @@ def costs(system: System, starts: int = STARTS) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@cache
 def import_time(statement: str, starts: int = STARTS) -> dict[str, float]:
     """Milliseconds at the median of some fresh processes, by the wall clock and of CPU time."""
     code = f"import time; a = {CLOCK}; {statement}; b = {CLOCK}; print(b[0] - a[0], b[1] - a[1])"

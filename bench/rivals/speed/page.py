@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from bench import RESULTS, grid
-from bench.rivals.speed.systems import OURS, SYSTEMS
+from bench.rivals.speed.systems import OURS, OURS_VECTORS, SYSTEMS
 from bench.speed.page import Goal, plain
 from retcon.lab.report.cells import DASH
 
@@ -50,10 +50,10 @@ def about(results: Results) -> str:
 
 
 def searches(results: Results, mark: str = "") -> str:
-    """Milliseconds of a search of the best 20, p50 / p95, and how many times a whole recall of ours it takes."""
+    """Milliseconds of a search of the best 20, p50 / p95, and how many whole recalls of ours it takes."""
     head = ["", "found by"]
     for size in sizes(results):
-        head += [f"{size:,} notes", "× our recall"]
+        head += [f"{size:,} notes", "× our recall (with vectors)"]
     rows = []
     for name in names(results):
         verbs = ("search", "recall") if SYSTEMS[name].kind == "ours" else ("search",)
@@ -80,7 +80,8 @@ def _pair(results: Results, name: str, size: int, mark: str, verb: str) -> tuple
 def _times_ours(results: Results, name: str, size: int, mark: str, verb: str) -> str:
     row = _row(results, name, size)
     if "ratio" in row:
-        return plain(row["ratio"][f"{mark}{OURS} recall wall"])
+        bare, full = (row["ratio"][f"{mark}{ours} recall wall"] for ours in (OURS, OURS_VECTORS))
+        return f"{plain(bare)} ({plain(full)})"
     ours = _row(results, OURS, size).get(f"{mark}recall")
     return plain(row[f"{mark}{verb}"]["p50_ms"] / ours["p50_ms"]) if ours else DASH
 

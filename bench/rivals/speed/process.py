@@ -50,7 +50,8 @@ class Process:
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
         self.lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
 
     @classmethod
     def start(cls, store: str, folder: Path, pools: Path, *, memory_gb: float, kind: str = "pooled") -> Self:
@@ -107,8 +108,9 @@ class Process:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.put(line)
+        with self.process.stdout as out:
+            for line in out:
+                self.lines.put(line)
         self.lines.put(None)
 
     def close(self) -> None:
@@ -122,6 +124,7 @@ class Process:
         """End it."""
         self.process.kill()
         self.process.wait()
+        self.reader.join()
         if self.process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 self.process.stdin.close()
