@@ -146,7 +146,8 @@ def take_turns(ours: Mapping[str, Process], rival: Mapping[str, Process], work: 
                     spent[name] += span["wall"]
             if max(spent.values()) > limits.patience_s:
                 break
-    return {key: spans[min(WARM, len(spans) - 1) :] for key, spans in asked.items()}
+    warm = min(WARM, *map(len, work.queries.values()))
+    return {key: spans[min(warm, len(spans) - 1) :] for key, spans in asked.items()}
 
 
 def finish(process: Process, system: System, work: Work, limits: Limits) -> Row:
