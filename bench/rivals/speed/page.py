@@ -1,4 +1,4 @@
-"""The result of bench.rivals.speed as the tables of docs/rivals.md; `bench.tables` puts them there."""
+"""The result of bench.rivals.speed as the tables of docs/rivals-speed.md; `bench.tables` puts them there."""
 
 from __future__ import annotations
 
@@ -51,39 +51,35 @@ def about(results: Results) -> str:
 
 def searches(results: Results, mark: str = "") -> str:
     """Milliseconds of a search of the best 20, p50 / p95, and how many whole recalls of ours it takes."""
-    head = ["", "found by"]
-    for size in sizes(results):
-        head += [f"{size:,} notes", "× our recall (with vectors)"]
     rows = []
     for name in names(results):
         verbs = ("search", "recall") if SYSTEMS[name].kind == "ours" else ("search",)
         for verb in verbs:
-            cells = [_pair(results, name, size, mark, verb) for size in sizes(results)]
             title = f"{SYSTEMS[name].title}, {verb}" if len(verbs) > 1 else SYSTEMS[name].title
-            rows.append([title, SYSTEMS[name].by, *(cell for pair in cells for cell in pair)])
-    return grid(head, rows)
+            cells = [_searched(results, name, size, mark, verb) for size in sizes(results)]
+            rows.append([title, SYSTEMS[name].by, *cells])
+    return grid(["", "found by", *(f"{size:,} notes" for size in sizes(results))], rows)
 
 
-def _pair(results: Results, name: str, size: int, mark: str, verb: str) -> tuple[str, str]:
+def _searched(results: Results, name: str, size: int, mark: str, verb: str) -> str:
     row = _row(results, name, size)
     found = row.get(f"{mark}{verb}")
     if found is None:
-        return row.get("why", DASH), DASH
-    times = f"{plain(found['p50_ms'])} / {plain(found['p95_ms'])}"
+        return str(row.get("why", DASH))
+    cell = f"{plain(found['p50_ms'])} / {plain(found['p95_ms'])}{_times_ours(row, mark)}"
     if row.get("why"):
-        times += f" ({row['why'].removeprefix('not reached: ')})"
+        cell += f", {row['why'].removeprefix('not reached: ')}"
     if found.get("foreign"):
-        times += f" ({found['foreign'] / found['calls']:.1f} of 20 are another user's)"
-    return times, _times_ours(results, name, size, mark, verb)
+        cell += f", {found['foreign'] / found['calls']:.1f} of 20 another user's"
+    return cell
 
 
-def _times_ours(results: Results, name: str, size: int, mark: str, verb: str) -> str:
-    row = _row(results, name, size)
-    if "ratio" in row:
-        bare, full = (row["ratio"][f"{mark}{ours} recall wall"] for ours in (OURS, OURS_VECTORS))
-        return f"{plain(bare)} ({plain(full)})"
-    ours = _row(results, OURS, size).get(f"{mark}recall")
-    return plain(row[f"{mark}{verb}"]["p50_ms"] / ours["p50_ms"]) if ours else DASH
+def _times_ours(row: Row, mark: str) -> str:
+    """A rival's search in recalls of ours, by words and with vectors."""
+    if "ratio" not in row:
+        return ""
+    bare, full = (row["ratio"][f"{mark}{ours} recall wall"] for ours in (OURS, OURS_VECTORS))
+    return f" = {plain(bare)}× ({plain(full)}×)"
 
 
 def processor(results: Results) -> str:
@@ -216,7 +212,7 @@ _SHOWN: Mapping[str, Callable[[Results], str]] = {
     "rivals-speed-goals": goals,
     "rivals-speed-search": searches,
     "rivals-speed-small": partial(searches, mark="small "),
-    "rivals-speed-cpu": processor,
+    "rivals-speed-processor": processor,
     "rivals-speed-add": adds,
     "rivals-speed-costs": costs,
     "rivals-speed-encoder": encoding,
