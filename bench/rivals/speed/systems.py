@@ -23,6 +23,7 @@ class System:
     packages: tuple[str, ...]  # distributions that are installed for it; what they need comes on top
     durable: bool = True  # an added note outlives the process
     rebuilds: bool = False  # one more note means indexing everything anew
+    most: int | None = None  # notes up to which it is tried; `bench.speed` has it beyond
 
 
 OURS, OURS_VECTORS = "retcon", "retcon-vectors"
@@ -43,8 +44,8 @@ _LISTED = (
     System("llamaindex-vectors", "LlamaIndex vector index", "memory", "vectors", "llamaindex.Vectors",
            "from llama_index.core import VectorStoreIndex", ("llama-index-core",), durable=False),
     System("bm25s", "bm25s alone", "floor", "words", "floor.Bm25s", "import bm25s", ("bm25s", "PyStemmer"),
-           durable=False, rebuilds=True),
-    System("fts5", "SQLite FTS5 alone", "floor", "words", "floor.Fts5", "import sqlite3", ()),
+           durable=False, rebuilds=True, most=100_000),
+    System("fts5", "SQLite FTS5 alone", "floor", "words", "floor.Fts5", "import sqlite3", (), most=100_000),
     System("chroma", "Chroma", "engine", "vectors", "chroma.Chroma", "import chromadb", ("chromadb",)),
     System("mem0", "Mem0, infer=False, local Qdrant", "memory", "vectors", "mem0_store.Mem0",
            "from mem0 import Memory", ("mem0ai",)),

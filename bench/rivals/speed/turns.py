@@ -1,6 +1,6 @@
 """One size: ours loaded once, then each rival beside it: loaded, and asked the same queries in turn with ours.
 
-Most notes are one user's; the last 100 are another's. Both users are asked for by every query, each with queries of
+Most notes are one user's; the first 100 are another's. Both users are asked for by every query, each with queries of
 its own. A rival that is stopped while it loads has no searches; one that has used up its time for loading, but runs, is
 searched with what it holds.
 """
@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -54,9 +55,8 @@ def prepare(folder: Path, size: int, queries: int, seed: int) -> Work:
     made, source = corpus(seed), folder / f"notes-{size}.jsonl"
     few = list(made.notes(FEW, user_id=SMALL, part=2))
     with source.open("w", encoding="utf-8") as file:
-        for note in made.notes(size - FEW, user_id=BIG):
-            file.write(json.dumps(_told(note)) + "\n")
-        file.writelines(json.dumps(_told(note)) + "\n" for note in few)
+        notes = chain(few, made.notes(size - FEW, user_id=BIG))  # the few first: who does not load all has them
+        file.writelines(json.dumps(_told(note)) + "\n" for note in notes)
     late = [_told(note) | {"id": f"late-{number}"} for number, note in enumerate(made.notes(LATE, part=1))]
     asked = {BIG: queries_for(seed, queries, size - FEW), SMALL: made.queries([note.text for note in few], queries)}
     return Work(size, source, folder, asked, late)
