@@ -78,6 +78,7 @@ lock: $(VENV)/resolver  ## pin the newest versions that pyproject.toml allows, w
 	$(COMPILE) --upgrade --group encoders --no-deps -o requirements/encoders.lock
 	$(COMPILE) --upgrade --group transformers -c requirements/dev.lock -o requirements/transformers.lock
 	$(COMPILE) --upgrade --group rivals $(addprefix --no-emit-package ,$(WITH_TORCH)) -o requirements/rivals.lock
+	$(COMPILE) --upgrade pyproject.toml --extra index --group build --group rivals-speed -c requirements/rivals.lock -o requirements/rivals-speed.lock
 	$(COMPILE) --upgrade pyproject.toml --extra mcp --extra server --extra http --group build --group clients -o requirements/clients.lock
 	$(COMPILE) --upgrade pyproject.toml --extra mcp --extra http --group build --group fastmcp -o requirements/fastmcp.lock
 	$(COMPILE) --upgrade --group resolver -o requirements/resolver.lock

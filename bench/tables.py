@@ -43,6 +43,7 @@ from bench.reader_transfer import TABLES as READERS
 from bench.retrieval import table as retrieval_table
 from bench.rivals.features import TABLES as FEATURES
 from bench.rivals.page import TABLES as RIVALS
+from bench.rivals.speed.page import TABLES as RIVALS_SPEED
 from bench.speed.hybrid import table as hybrid_table
 from bench.speed.page import section as speed_section
 from bench.speed.page import table as speed_goals
@@ -158,6 +159,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **_made(AUDIT, "audit"),
     **RIVALS,
     **FEATURES,
+    **RIVALS_SPEED,
     **shown_tables(),
     **judge_tables(),
     **headline_tables(),

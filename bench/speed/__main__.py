@@ -83,13 +83,14 @@ def _stage(name: str, **arguments: Any) -> dict[str, Any]:
 
 def _machine() -> dict[str, Any]:
     return {
-        "processor": _processor(), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}",
+        "processor": processor(), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(), "sqlite": sqlite3.sqlite_version,
         "packages": {name: version(name) for name in PACKAGES},
     }  # fmt: skip
 
 
-def _processor() -> str:
+def processor() -> str:
+    """What the machine calls its processor."""
     cpu = Path("/proc/cpuinfo")
     if cpu.exists():
         for line in cpu.read_text().splitlines():

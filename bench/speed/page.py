@@ -30,7 +30,7 @@ class Goal:
     def row(self) -> list[str]:
         sign = "≥" if self.at_least else "≤"
         verdict = "met" if self.met else f"missed by {abs(self.measured / self.target - 1):.0%}"
-        return [self.what, f"{sign} {_plain(self.target)}{self.unit}", f"{_plain(self.measured)}{self.unit}", verdict]
+        return [self.what, f"{sign} {plain(self.target)}{self.unit}", f"{plain(self.measured)}{self.unit}", verdict]
 
 
 def goals(results: Results) -> list[Goal]:
@@ -170,7 +170,7 @@ def _earlier(results: Results) -> str:
         [
             what,
             *(
-                f"{_plain(at[verb]['now'])} / {_plain(at[verb]['earlier'])} = {_plain(at[verb]['ratio'])}"
+                f"{plain(at[verb]['now'])} / {plain(at[verb]['earlier'])} = {plain(at[verb]['ratio'])}"
                 for at in on.values()
             ),
         ]
@@ -225,20 +225,20 @@ def _at(results: Results, size: int) -> dict[str, Any]:
 def _times(found: dict[str, float] | None) -> str:
     if not found:
         return NOT_MEASURED
-    return f"{_plain(found['p50_ms'])} / {_plain(found['p95_ms'])} ({_plain(found['cpu_p50_ms'])})"
+    return f"{plain(found['p50_ms'])} / {plain(found['p95_ms'])} ({plain(found['cpu_p50_ms'])})"
 
 
 def _ratio(found: dict[str, float] | None, *, own: bool = False) -> str:
     if own:
         return "1"
-    return f"{_plain(found['of_cpu_p50'])} ({_plain(found['median_cpu'])})" if found else NOT_MEASURED
+    return f"{plain(found['of_cpu_p50'])} ({plain(found['median_cpu'])})" if found else NOT_MEASURED
 
 
 def _rate(found: dict[str, float] | None) -> str:
     return f"{found['notes_per_s']:,.0f}/s ({found['notes_per_cpu_s']:,.0f}/s)" if found else NOT_MEASURED
 
 
-def _plain(value: float) -> str:
+def plain(value: float) -> str:
     """Three significant digits, without an exponent."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
