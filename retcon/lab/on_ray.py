@@ -11,6 +11,7 @@ import contextlib
 import logging
 import math
 import os
+import secrets
 import shutil
 import tempfile
 import time
@@ -34,6 +35,9 @@ START = 300.0  # seconds for the first worker to come up
 BATCH = 512  # asks that a model of the kind hf is handed at once; others get one at a time
 OBJECTS = 80 * 2**20  # bytes of Ray's object store on this machine, near the least that it takes; asks are small
 ENDPOINT_WORKERS = 2
+TOKEN = secrets.token_hex(32)  # of a Ray of our own, which would else write one to the user's home
+    32
+)  # what the processes of a Ray of our own know each other by; else Ray writes one to ~/.ray
 SHARE = 0.01  # of a processor, for a worker that only waits for an endpoint
 
 
@@ -68,6 +72,7 @@ def load_ray() -> Any:
 def _own_ray() -> Iterator[None]:
     """A small quiet Ray on this machine, whose processes and files are gone afterwards."""
     ray, folder = load_ray(), tempfile.mkdtemp(prefix="retcon-ray-")
+    os.environ.setdefault("RAY_AUTH_TOKEN", TOKEN)
     try:
         ray.init(
             address="local", num_cpus=max(1, os.cpu_count() or 1), object_store_memory=OBJECTS, include_dashboard=False,
@@ -77,6 +82,8 @@ def _own_ray() -> Iterator[None]:
     finally:
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
+        if os.environ.get("RAY_AUTH_TOKEN") == TOKEN:
+            del os.environ["RAY_AUTH_TOKEN"]
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""How many requests an endpoint is sent, over all who send: a bound that shrinks when it refuses, grows when it answers.
+"""How many requests an endpoint is sent, whoever sends: a bound that shrinks when it refuses and grows as it answers.
 
 Whoever is refused slows everybody down: nobody sends before the time that the endpoint asks for is over, then half as
 many are under way as before, and one more for every round that is answered.
