@@ -36,8 +36,6 @@ BATCH = 512  # asks that a model of the kind hf is handed at once; others get on
 OBJECTS = 80 * 2**20  # bytes of Ray's object store on this machine, near the least that it takes; asks are small
 ENDPOINT_WORKERS = 2
 TOKEN = secrets.token_hex(32)  # of a Ray of our own, which would else write one to the user's home
-    32
-)  # what the processes of a Ray of our own know each other by; else Ray writes one to ~/.ray
 SHARE = 0.01  # of a processor, for a worker that only waits for an endpoint
 
 
