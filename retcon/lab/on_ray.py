@@ -13,6 +13,7 @@ import math
 import os
 import secrets
 import shutil
+import socket
 import tempfile
 import time
 from collections import deque
@@ -31,6 +32,7 @@ from retcon.model.http import HttpChat
 
 RETRIES = 4  # of an ask whose failure may pass, as an endpoint is tried again without Ray
 DEATHS = 3  # of workers over one ask, or one after the other without a reply in between: then it is given up
+KNOCK = 10.0  # seconds for a connection to a cluster
 START = 300.0  # seconds for the first worker to come up
 BATCH = 512  # asks that a model of the kind hf is handed at once; others get one at a time
 OBJECTS = 80 * 2**20  # bytes of Ray's object store on this machine, near the least that it takes; asks are small
@@ -88,6 +90,7 @@ def _own_ray() -> Iterator[None]:
 def _joined(address: str) -> Iterator[None]:
     """A connection to a cluster that runs already."""
     ray = load_ray()
+    _knock(address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ImportError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
@@ -96,6 +99,17 @@ def _joined(address: str) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """An error where nobody listens at an address with a port: Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon:
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), KNOCK).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise InputError(f"no Ray cluster at {address}: {getattr(error, 'strerror', None) or error}") from None
 
 
 @dataclass(frozen=True, slots=True)

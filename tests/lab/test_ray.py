@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -21,13 +25,12 @@ from typing import Any
 
 import psutil
 import pytest
-from command_line import complaint
+from command_line import complaint, run
 from local_model import needs_local_model, smollm
-from misbehaving import Behaviour, Handler, Server, answers, says
+from misbehaving import Handler, Server, answers, says
 from waiting import until
 
-from retcon.cache import CachedChat
-from retcon.errors import InputError, ModelUnavailableError
+from retcon.errors import InputError
 from retcon.lab import label as labels
 from retcon.lab.data import load
 from retcon.lab.engine import LocalEngine, start_engine
@@ -41,6 +44,7 @@ needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="needs Ray: pip install 'retcon-memory[ray]'"
 )
 ARMS = ("retain", "extract", "merge", "rewrite")
+SMALL: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "node_ip_address": "127.0.0.1"}
 KEY = "sk-canary-8f2b1d7e55"
 
 
@@ -66,10 +70,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
     os.environ.setdefault("RAY_AUTH_TOKEN", "0" * 64)
     from ray.cluster_utils import Cluster
 
-    small = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "node_ip_address": "127.0.0.1"}
     folder = Path("/tmp") / f"retcon-test-{os.getpid()}"  # short: Ray's sockets lie below it
-    made = Cluster(initialize_head=True, head_node_args=small | {"temp_dir": str(folder), "include_dashboard": False})
-    made.add_node(**small)
+    made = Cluster(initialize_head=True, head_node_args=SMALL | {"temp_dir": str(folder), "include_dashboard": False})
+    made.add_node(**SMALL)
     yield Clusters(made.address, made, folder)
     made.shutdown()
 
@@ -177,7 +180,10 @@ def test_outcomes_are_those_of_the_local_engine_and_the_same_bytes_from_the_same
 def test_a_gguf_is_held_by_a_worker_and_gives_the_local_engines_outcomes(
     cluster: Clusters, kept: ReplyCache, tmp_path: Path
 ) -> None:
-    todo, runs = [cell for cell in cells(1) if cell.arm in ("retain", "merge") and cell.budget + cell.realization == 32], []
+    todo, runs = (
+        [cell for cell in cells(1) if cell.arm in ("retain", "merge") and cell.budget + cell.realization == 32],
+        [],
+    )
     with start_engine("ray", address=cluster.address, workers=1) as engine:
         for each in (engine, LocalEngine()):
             cache = ReplyCache(tmp_path / f"{len(runs)}.db")
@@ -194,8 +200,8 @@ def test_a_gguf_is_held_by_a_worker_and_gives_the_local_engines_outcomes(
 class Holding:
     """Answers so many readers' asks, then holds each until it is let go; `held` is what it holds, and whose it is."""
 
-    def __init__(self, free: int) -> None:
-        self.free, self.go = free, threading.Event()
+    def __init__(self, free: int, *, whose: bool = True) -> None:
+        self.free, self.whose, self.go = free, whose, threading.Event()
         self.held: dict[str, int] = {}
         self.lock = threading.Lock()
 
@@ -204,7 +210,7 @@ class Holding:
             self.free -= "<memory>" in body(handler.asked)
             hold = self.free < 0
         if hold:
-            pid = pid_of(handler)
+            pid = pid_of(handler) if self.whose else 0
             with self.lock:
                 self.held.setdefault(body(handler.asked), pid)
             assert self.go.wait(300), "nobody let it go"
@@ -222,7 +228,9 @@ def test_a_killed_worker_loses_nothing_and_only_what_was_in_its_hands_is_asked_a
     ):  # fmt: skip
         run = pool.submit(label, model, kept)
         until(lambda: len(holding.held) == 4)
-        assert kept.stats().entries == len(server.seen) - 4, "what was answered is kept while others are still under way"
+        assert kept.stats().entries == len(server.seen) - 4, (
+            "answers are kept while others are still under way"
+        )
         victim = next(iter(holding.held.values()))
         lost = {ask for ask, pid in holding.held.items() if pid == victim}
         os.kill(victim, signal.SIGKILL)
@@ -409,3 +417,160 @@ def test_the_key_reaches_the_endpoint_and_no_file_of_the_cluster(
     files = [path for path in cluster.folder.rglob("*") if path.is_file()]
     assert files
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
+
+
+# -- as a command ------------------------------------------------------------------------------------------------------
+
+COMMAND = (
+    "label", "sample", "--sample", "4", "--budgets", "32,64", "--actions", "retain,extract,merge", "--model-name", "m",
+    "--concurrency", "4",
+)  # fmt: skip
+
+
+def surroundings(folder: Path) -> dict[str, str]:
+    """The environment of a person who has set nothing up."""
+    ours = ("RETCON_", "OPENAI_", "RAY_")
+    known = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return known | {"PYTHONPATH": str(ROOT), "HOME": str(folder), "TMPDIR": tempfile.gettempdir()}
+
+
+def start(folder: Path, server: Server, *more: str, **env: str) -> subprocess.Popen[str]:
+    """The command line as anybody runs it, in that folder, in a group of its own as at a terminal."""
+    folder.mkdir(exist_ok=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "retcon", *COMMAND, "--model", server.base, *more], cwd=folder, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=surroundings(folder) | env, start_new_session=True,
+    )  # fmt: skip
+
+
+def finished(folder: Path, server: Server, *more: str, **env: str) -> tuple[str, str]:
+    """What a run that must succeed says, on both streams."""
+    process = start(folder, server, *more, **env)
+    said, told = process.communicate(timeout=300)
+    assert process.returncode == 0, told
+    return said, told
+
+
+def csv_rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "outcomes.csv").open(newline="") as file:
+        return [{name: value for name, value in row.items() if name != "seconds"} for row in csv.DictReader(file)]
+
+
+@needs_ray
+def test_a_ray_of_its_own_is_quiet_and_leaves_no_process_and_no_file(tmp_path: Path) -> None:
+    before = set(Path(tempfile.gettempdir()).glob("retcon-ray-*"))
+    with Server(always=answers) as server:
+        finished(tmp_path / "local", server)
+        paid = len(server.seen)
+        said, told = finished(tmp_path / "ray", server, "--engine", "ray")
+        assert len(server.seen) == 2 * paid
+        assert server.peak <= 4
+    assert said == f"wrote 24 outcomes to outcomes.csv; {paid} calls paid, 0 from the cache\n"
+    assert all(line.startswith("retcon: ") for line in told.splitlines())
+    assert csv_rows(tmp_path / "ray") == csv_rows(tmp_path / "local")
+    assert sorted(path.name for path in (tmp_path / "ray").iterdir()) == ["outcomes.csv", "replies.db"]
+    assert set(Path(tempfile.gettempdir()).glob("retcon-ray-*")) <= before
+
+
+@needs_ray
+def test_ctrl_c_ends_every_process_and_the_next_run_pays_for_what_is_left(tmp_path: Path) -> None:
+    holding = Holding(free=3, whose=False)
+    with Server(always=answers) as server:
+        finished(tmp_path / "whole", server)
+        paid = len(server.seen)
+    with Server(always=holding) as server:
+        process = start(tmp_path / "cut", server, "--engine", "ray")
+        until(lambda: len(holding.held) == 4)
+        family = psutil.Process(process.pid).children(recursive=True)
+        os.killpg(process.pid, signal.SIGINT)
+        said, told = process.communicate(timeout=120)
+        holding.go.set()
+        assert (process.returncode, said) == (130, "")
+        assert "Traceback" not in told
+        psutil.wait_procs(family, timeout=120)
+        assert not [each for each in family if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+        until(lambda: server.active == 0)
+        finished(tmp_path / "cut", server, "--engine", "ray")
+        assert len(server.seen) == paid + 4, "of the four that were under way nobody knows; the rest is kept"
+    assert csv_rows(tmp_path / "cut") == csv_rows(tmp_path / "whole")
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A cluster that somebody started with `ray start`: its addresses, and the token that it wants."""
+    ports = [free_port(), free_port()]
+    folder = tempfile.mkdtemp(prefix="rt-")
+    env = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "1" * 64, "RAY_USAGE_STATS_ENABLED": "0"}
+    command = (
+        f"start --head --block --node-ip-address 127.0.0.1 --port {ports[0]} --ray-client-server-port {ports[1]}"
+        f" --temp-dir {folder} --num-cpus 1 --object-store-memory {80 * 2**20} --include-dashboard=false"
+    )
+    ray = Path(sys.executable).with_name("ray")
+    process = subprocess.Popen(
+        [ray, *command.split()], env=surroundings(tmp_path) | env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    until(lambda: all(map(listens, ports)))
+    yield env | {"direct": f"127.0.0.1:{ports[0]}", "client": f"ray://127.0.0.1:{ports[1]}"}
+    process.terminate()
+    process.wait(60)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as knocking:
+        return knocking.connect_ex(("127.0.0.1", port)) == 0
+
+
+@needs_ray
+def test_an_existing_cluster_is_used_by_either_address_and_left_running(tmp_path: Path, head: dict[str, str]) -> None:
+    env = {name: value for name, value in head.items() if name.startswith("RAY_")}
+    with Server(always=answers) as server:
+        finished(tmp_path / "local", server)
+        paid = len(server.seen)
+        for way in ("direct", "client"):
+            finished(tmp_path / way, server, "--engine", "ray", "--ray-address", head[way], **env)
+            assert csv_rows(tmp_path / way) == csv_rows(tmp_path / "local")
+    assert len(server.seen) == 3 * paid
+
+
+# -- what does not work ------------------------------------------------------------------------------------------------
+
+
+def test_without_the_extra_it_fails_once_with_the_install_line(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    said = complaint(*COMMAND, "--model", "http://127.0.0.1:1/v1", "--engine", "ray")
+    assert said == "labelling on Ray needs an optional part: pip install 'retcon-memory[ray]'"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--engine", "dask"), "no engine 'dask'; there are local, ray"),
+        (("--workers", "2"), "an address of a cluster and a number of workers are for the engine ray, not for local"),
+        (("--ray-address", "auto"), "an address of a cluster and a number of workers are for the engine ray"),
+    ],
+)
+def test_an_engine_that_makes_no_sense_is_refused(db: Path, options: Sequence[str], said: str) -> None:
+    assert complaint(*COMMAND, "--model", "http://127.0.0.1:1/v1", *options).startswith(said)
+
+
+@needs_ray
+def test_an_address_where_nobody_listens_is_one_line(db: Path) -> None:
+    where = f"127.0.0.1:{free_port()}"
+    result = run(*COMMAND, "--model", "http://127.0.0.1:1/v1", "--engine", "ray", "--ray-address", where)
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f"retcon: no Ray cluster at {where}: Connection refused\n")
+
+
+@needs_ray
+def test_a_model_that_is_not_on_the_node_is_said_with_the_node(cluster: Clusters, tmp_path: Path) -> None:
+    with start_engine("ray", address=cluster.address, workers=1) as engine:
+        opened = engine.open_model(str(tmp_path / "no.gguf"), name=None, timeout=9.0, concurrency=1)
+        with pytest.raises(InputError, match=r"a worker on .*: there is no model file"):
+            opened.__enter__()
