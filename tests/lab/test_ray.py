@@ -44,7 +44,7 @@ needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="needs Ray: pip install 'retcon-memory[ray]'"
 )
 ARMS = ("retain", "extract", "merge", "rewrite")
-SMALL: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "node_ip_address": "127.0.0.1"}
+SMALL: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 KEY = "sk-canary-8f2b1d7e55"
 
 
@@ -180,10 +180,8 @@ def test_outcomes_are_those_of_the_local_engine_and_the_same_bytes_from_the_same
 def test_a_gguf_is_held_by_a_worker_and_gives_the_local_engines_outcomes(
     cluster: Clusters, kept: ReplyCache, tmp_path: Path
 ) -> None:
-    todo, runs = (
-        [cell for cell in cells(1) if cell.arm in ("retain", "merge") and cell.budget + cell.realization == 32],
-        [],
-    )
+    todo = [cell for cell in cells(1) if cell.arm in ("retain", "merge") and cell.budget + cell.realization == 32]
+    runs: list[labels.LabelRun] = []
     with start_engine("ray", address=cluster.address, workers=1) as engine:
         for each in (engine, LocalEngine()):
             cache = ReplyCache(tmp_path / f"{len(runs)}.db")
@@ -228,9 +226,7 @@ def test_a_killed_worker_loses_nothing_and_only_what_was_in_its_hands_is_asked_a
     ):  # fmt: skip
         run = pool.submit(label, model, kept)
         until(lambda: len(holding.held) == 4)
-        assert kept.stats().entries == len(server.seen) - 4, (
-            "answers are kept while others are still under way"
-        )
+        assert kept.stats().entries == len(server.seen) - 4, "answers are kept while others are still under way"
         victim = next(iter(holding.held.values()))
         lost = {ask for ask, pid in holding.held.items() if pid == victim}
         os.kill(victim, signal.SIGKILL)
