@@ -72,6 +72,14 @@ def arrivals(chat: Chat, asks: Sequence[Ask]) -> Iterator[Arrived]:
         yield dict(enumerate(chat(asks)))
 
 
+def in_order(arriving: Iterable[Arrived]) -> list[Reply | ModelError]:
+    """The replies in the order of the asks, once all have come."""
+    found: dict[int, Reply | ModelError] = {}
+    for some in arriving:
+        found |= some
+    return [found[place] for place in sorted(found)]
+
+
 class CachedChat:
     """A model that is asked only for what is not kept yet. `hits` and `misses` count this object's asks.
 
@@ -97,10 +105,7 @@ class CachedChat:
         return f"CachedChat({self.chat!r}, prompt_version={self.prompt_version!r})"
 
     def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]:
-        found: dict[int, Reply | ModelError] = {}
-        for some in self.arrivals(asks):
-            found |= some
-        return [found[place] for place in range(len(asks))]
+        return in_order(self.arrivals(asks))
 
     def arrivals(self, asks: Sequence[Ask], /) -> Iterator[Arrived]:
         """The replies as they come, the kept ones with the first; what is new is kept before it is handed on."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from retcon import __version__
-from retcon.cache import Arrived
+from retcon.cache import Arrived, in_order
 from retcon.errors import InputError, MissingExtraError, ModelError, ModelUnavailableError, message_of
 from retcon.lab.pace import FIRST_WAIT, LONGEST_WAIT, Pace
 from retcon.lab.ray_worker import Facts, Plan, Worker
@@ -289,10 +289,7 @@ class RayChat:
         return f"RayChat({self.name!r}, {self._crew.count} workers)"
 
     def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]:
-        found: dict[int, Reply | ModelError] = {}
-        for some in self.arrivals(asks):
-            found |= some
-        return [found[place] for place in range(len(asks))]
+        return in_order(self.arrivals(asks))
 
     def arrivals(self, asks: Sequence[Ask], /) -> Iterator[Arrived]:
         """The replies as they come."""

@@ -1,4 +1,4 @@
-"""How many requests go out: never more than allowed, nothing while the endpoint asks to wait, and back up after that."""
+"""How many requests go out: never more than allowed, none while the endpoint asks to wait, and back up after that."""
 
 from __future__ import annotations
 
