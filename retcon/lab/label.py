@@ -128,7 +128,7 @@ class Asker:
         progress: Progress | None = None, pause: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
         self.chat, self.cache, self.attempts = chat, cache, attempts
-        self.chunk = chunk or (CHUNK if isinstance(chat, Arriving) else ONE_BY_ONE.get(chat.kind, CHUNK))
+        self.chunk = chunk or (16 * CHUNK if isinstance(chat, Arriving) else ONE_BY_ONE.get(chat.kind, CHUNK))
         self.progress, self.pause = progress, pause
         self.known: dict[str, Reply | ModelError] = {}
         self.calls = self.reused = 0
