@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from retcon.errors import BusyError, ModelError
 from retcon.model.base import Ask, Chat, Reply, plain_ask, sanitize
@@ -54,6 +54,32 @@ class Replies(Protocol):
     def put_replies(self, given: Sequence[Kept], sources: Sequence[str]) -> int: ...
 
 
+Arrived = Mapping[int, Reply | ModelError]  # place among the asks -> what came
+
+
+@runtime_checkable
+class Arriving(Protocol):
+    """A model whose replies are there one by one, so that each can be kept before the others have come."""
+
+    def arrivals(self, asks: Sequence[Ask], /) -> Iterator[Arrived]: ...
+
+
+def arrivals(chat: Chat, asks: Sequence[Ask]) -> Iterator[Arrived]:
+    """The replies as they come; all of them together where the model answers a batch as a whole."""
+    if isinstance(chat, Arriving):
+        yield from chat.arrivals(asks)
+    else:
+        yield dict(enumerate(chat(asks)))
+
+
+def in_order(arriving: Iterable[Arrived]) -> list[Reply | ModelError]:
+    """The replies in the order of the asks, once all have come."""
+    found: dict[int, Reply | ModelError] = {}
+    for some in arriving:
+        found |= some
+    return [found[place] for place in sorted(found)]
+
+
 class CachedChat:
     """A model that is asked only for what is not kept yet. `hits` and `misses` count this object's asks.
 
@@ -79,16 +105,24 @@ class CachedChat:
         return f"CachedChat({self.chat!r}, prompt_version={self.prompt_version!r})"
 
     def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]:
+        return in_order(self.arrivals(asks))
+
+    def arrivals(self, asks: Sequence[Ask], /) -> Iterator[Arrived]:
+        """The replies as they come, the kept ones with the first; what is new is kept before it is handed on."""
         keys = [self._key(ask) for ask in asks]
         found: dict[str, Reply | ModelError] = dict(self._find_kept(keys))
         missing = {key: ask for key, ask in zip(keys, asks, strict=True) if key not in found}
         self.hits += sum(key in found for key in keys)
         self.misses += len(missing)
-        if missing:
-            replies = dict(zip(missing, self.chat(list(missing.values())), strict=True))
+        asked = list(missing)
+        for some in arrivals(self.chat, list(missing.values())) if missing else ():
+            replies = {asked[place]: reply for place, reply in some.items()}
             self._keep({key: reply for key, reply in replies.items() if isinstance(reply, Reply)})
             found |= replies
-        return [found[key] for key in keys]
+            yield {place: found[key] for place, key in enumerate(keys) if key in found}
+            found = {}
+        if found:
+            yield {place: found[key] for place, key in enumerate(keys) if key in found}
 
     def _key(self, ask: Ask) -> str:
         return cache_key(

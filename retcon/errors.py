@@ -129,6 +129,8 @@ class ModelError(RetconError):
     """A model was asked and gave no usable reply. The base class stands for a request that the endpoint refused."""
 
     code = "model"
+    passing = False  # whether the same ask may be answered a while later
+    retry_after: float | None = None  # seconds, where the endpoint named them
 
 
 class AuthError(ModelError):
@@ -143,7 +145,7 @@ class RateLimitError(ModelError):
     code = "model_rate_limit"
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
-        self.retry_after = retry_after  # seconds, where the endpoint named them
+        self.retry_after = retry_after
         super().__init__(message)
 
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from retcon import answer, holds, operate, pack
-from retcon.cache import CachedChat, Replies, cache_key
+from retcon.cache import Arrived, Arriving, CachedChat, Replies, arrivals, cache_key
 from retcon.confidence import SIGNALS, Witnesses
 from retcon.drafts import HOLDS, traits
 from retcon.errors import InputError, MalformedReplyError, ModelError
@@ -128,7 +128,7 @@ class Asker:
         progress: Progress | None = None, pause: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
         self.chat, self.cache, self.attempts = chat, cache, attempts
-        self.chunk = chunk or ONE_BY_ONE.get(chat.kind, CHUNK)
+        self.chunk = chunk or (16 * CHUNK if isinstance(chat, Arriving) else ONE_BY_ONE.get(chat.kind, CHUNK))
         self.progress, self.pause = progress, pause
         self.known: dict[str, Reply | ModelError] = {}
         self.calls = self.reused = 0
@@ -153,12 +153,14 @@ class Asker:
         keys = list(waiting)
         for start in range(0, len(keys), self.chunk):
             some = keys[start : start + self.chunk]
-            cached = CachedChat(chat, self.cache, version)
-            self.known |= dict(zip(some, cached([waiting[key] for key in some]), strict=True))
+            cached, done = CachedChat(chat, self.cache, version), start
+            for found in cached.arrivals([waiting[key] for key in some]):
+                self.known |= {some[place]: reply for place, reply in found.items()}
+                done += len(found)
+                if self.progress is not None:
+                    self.progress(stage, done, len(keys))
             self.calls += cached.misses
             self.reused += cached.hits
-            if self.progress is not None:
-                self.progress(stage, start + len(some), len(keys))
 
 
 class _RejectEmpty:
@@ -168,12 +170,15 @@ class _RejectEmpty:
         self.chat, self.name, self.kind = chat, chat.name, chat.kind
 
     def __call__(self, asks: Sequence[Ask], /) -> list[Reply | ModelError]:
-        return [
-            MalformedReplyError(f"{self.name}: a reply without a word")
-            if isinstance(reply, Reply) and not reply.text.strip()
-            else reply
-            for reply in self.chat(asks)
-        ]
+        return [self._check(reply) for reply in self.chat(asks)]
+
+    def arrivals(self, asks: Sequence[Ask], /) -> Iterator[Arrived]:
+        for some in arrivals(self.chat, asks):
+            yield {place: self._check(reply) for place, reply in some.items()}
+
+    def _check(self, reply: Reply | ModelError) -> Reply | ModelError:
+        empty = isinstance(reply, Reply) and not reply.text.strip()
+        return MalformedReplyError(f"{self.name}: a reply without a word") if empty else reply
 
 
 class _Replay:

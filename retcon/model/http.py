@@ -336,6 +336,11 @@ class _PassingFailure:
     error: ModelError
     wait: float | None = None
 
+    def told(self) -> ModelError:
+        """The error, which says to whoever tries again later that this may help, and when."""
+        self.error.passing, self.error.retry_after = True, self.wait
+        return self.error
+
 
 @dataclass(frozen=True, slots=True)
 class _LastingFailure:
@@ -389,7 +394,7 @@ class _Client:
                 await self.endpoint.sleep(wait)
                 if self.endpoint.clock() >= until:  # it took longer than asked for: what went wrong before counts
                     break
-        return found.error
+        return found.told()
 
     def _find_known(self) -> ModelError | None:
         """The failure that another ask has met a short while ago and this one would meet again."""

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from command_line import complaint, document, run
 from local_model import needs_local_model, smollm
-from misbehaving import Server, says
-from test_label import answers, failing
+from misbehaving import Server, answers, says
+from test_label import failing
 
 from retcon import Memory
 from retcon.cli.doctor import KEYS, READ

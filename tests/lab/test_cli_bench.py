@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from command_line import complaint, document, fine, run
-from misbehaving import Handler, Server, says
-from test_label import Busy, answers, failing
+from misbehaving import Handler, Server, answers, says
+from test_label import Busy, failing
 from typer.testing import Result
 
 from retcon.cli.doctor import KEYS, READ

@@ -28,7 +28,7 @@ from command_line import fine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_model import needs_local_model, smollm
-from misbehaving import Behaviour, Handler, Server, completion, says, sends, slow
+from misbehaving import Behaviour, Handler, Server, answers, completion, says, sends, slow
 from waiting import until
 
 from retcon import answer
@@ -485,18 +485,6 @@ def test_a_probe_that_fails_altogether_ends_the_run_and_one_that_fails_in_part_d
 def failing(matches: Callable[[Any], bool], how: Behaviour, otherwise: Behaviour) -> Behaviour:
     """Fails the requests that match, for ever."""
     return lambda handler: (how if matches(handler.asked) else otherwise)(handler)
-
-
-def answers(handler: Handler) -> None:
-    """A well-behaved model whose words depend on nothing but the request."""
-    asked = handler.asked["messages"][1]["content"]
-    digest = hashlib.sha256(json.dumps(handler.asked, sort_keys=True).encode()).hexdigest()
-    said = f"record {digest[:6]}" if "<note>" in asked else f"reply {digest[:4]}"
-    if "<reply>" in asked:
-        said = "yes" if int(digest[:2], 16) % 2 else "No."
-    reply = completion(said)
-    reply["choices"][0]["logprobs"] = {"content": [{"logprob": -int(digest[2:4], 16) / 256}]}
-    handler.reply(200, json.dumps(reply).encode())
 
 
 class Busy:

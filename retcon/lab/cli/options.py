@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ from retcon.cli.options import flag, option
 from retcon.errors import InputError
 
 if TYPE_CHECKING:
+    from retcon.lab.engine import Engine
     from retcon.lab.outcomes import Outcomes, Panel
 
 File = Annotated[str, typer.Argument(metavar="OUTCOMES", help="Measured outcomes, .csv or .parquet.")]
@@ -104,6 +106,32 @@ class Prices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineChoice:
+    """Where models are asked from."""
+
+    name: Annotated[str, option("--engine", "NAME", "local, or ray: worker processes on one machine or many.")] = (
+        "local"
+    )
+    address: Annotated[
+        str | None,
+        option("--ray-address", "ADDRESS", "A cluster: auto, HOST:PORT, ray://HOST:PORT; else one is started."),
+    ] = None
+    workers: Annotated[int | None, option("--workers", "N", "Ray's, of each model; else as many as fit.", min=1)] = None
+
+    def check(self) -> None:
+        """An error where the engine cannot be had, before anything is done."""
+        from retcon.lab.engine import check_engine
+
+        check_engine(self.name, address=self.address, workers=self.workers)
+
+    def start(self) -> AbstractContextManager[Engine]:
+        """The engine, for as long as a block runs."""
+        from retcon.lab.engine import start_engine
+
+        return start_engine(self.name, address=self.address, workers=self.workers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Labelling:
     """Who judges, and how the asks are sent."""
 
@@ -115,6 +143,7 @@ class Labelling:
         None
     )
     concurrency: Annotated[int, option("--concurrency", "N", "Asks under way at once at an endpoint.", min=1)] = 16
+    engine: EngineChoice
     dry_run: Annotated[bool, flag("--dry-run", "Say what it would take, and stop; needs no model.")] = False
 
     @property

@@ -106,7 +106,8 @@ def make_cells(
 
 
 def check_model(model: opt.ModelChoice, how: Labelling, verb: str) -> None:
-    """An error where no model was named; a dry run asks none."""
+    """An error where no model was named, or its engine is not there; a dry run asks none."""
+    how.engine.check()
     if not how.dry_run:
         model.keywords(needed_by=verb)
 
@@ -140,14 +141,18 @@ def prepare(
 ) -> Iterator[Labeller | None]:  # fmt: skip
     """The models and the cache, after what the run will take has been told; None where that was all."""
     from retcon.lab import label as labels
+    from retcon.lab.engine import LocalEngine
     from retcon.model import FakeChat
 
     given = model.keywords(needed_by=None if how.dry_run else "label")
     others = ((reader_model, reader_name), (how.judge_model, how.judge_name))
     with contextlib.ExitStack() as stack:
         timeout = TIMEOUT if model.timeout is None else model.timeout
+        engine = LocalEngine() if how.dry_run else stack.enter_context(how.engine.start())
         writer, reader, grader = (
-            None if where is None else stack.enter_context(_open_model(where, name, timeout, how.concurrency))
+            None
+            if where is None
+            else stack.enter_context(engine.open_model(where, name=name, timeout=timeout, concurrency=how.concurrency))
             for where, name in ((given["model"], given["model_name"]), *others)
         )
         writer = writer or FakeChat(name=UNNAMED)  # only a dry run has none
@@ -162,18 +167,6 @@ def prepare(
         first = labels.probe(todo, reader or writer, replies)
         tell.probe(first, expected)
         yield Labeller(writer, reader, grader, replies, first.calls, how)
-
-
-@contextlib.contextmanager
-def _open_model(where: str, name: str | None, timeout: float, concurrency: int) -> Iterator[Chat]:
-    from retcon.model import chat
-
-    # a server that restarts during a run of hours is tried again by every ask
-    made = chat(where, name=name, timeout=timeout, concurrency=concurrency, remember=0.0)
-    try:
-        yield made
-    finally:
-        getattr(made, "close", lambda: None)()  # closing is optional for a model
 
 
 @contextlib.contextmanager
