@@ -441,25 +441,24 @@ def _until(ends: Iterator[int], reach: int) -> list[int]:
 
 
 def _span_ends(text: str) -> Iterator[int]:
-    return _outside(_unit_ends(text), _compile(_WHOLE).finditer(text))
-
-
-def _unit_ends(text: str) -> Iterator[int]:
-    """Where units end; a mark belongs to what stands before it."""
+    """Where units end that stand inside of no whole; a mark belongs to what stands before it."""
+    wholes = _compile(_WHOLE).finditer(text)
+    start, stop = _next_span(wholes)
     for unit in _compile(_UNIT).finditer(text):
-        following = text[unit.end() : unit.end() + 1]
-        if following < "\u0300" or unicodedata.category(following)[0] != "M":
-            yield unit.end()
-
-
-def _outside(ends: Iterator[int], wholes: Iterator[re.Match[str]]) -> Iterator[int]:
-    """The ends that stand inside of none of the matches."""
-    whole = next(wholes, None)
-    for end in ends:
-        while whole is not None and whole.end() <= end:
-            whole = next(wholes, None)
-        if whole is None or end <= whole.start():
+        end = unit.end()
+        following = text[end : end + 1]
+        if following >= "\u0300" and unicodedata.category(following)[0] == "M":
+            continue
+        while stop <= end:
+            start, stop = _next_span(wholes)
+        if end <= start:
             yield end
+
+
+def _next_span(found: Iterator[re.Match[str]]) -> tuple[float, float]:
+    """Where the next match begins and ends: infinitely far where there is none."""
+    match = next(found, None)
+    return (math.inf, math.inf) if match is None else match.span()
 
 
 def _trim(text: str, ends: Iterator[int]) -> Iterator[int]:
