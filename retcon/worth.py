@@ -137,9 +137,7 @@ class Target:
         """Share of the query that the words of each run hold."""
         terms = self.terms
         are_others = terms.keys().isdisjoint
-        return [
-            0.0 if are_others(run) else self.share({terms[word] for word in run if word in terms}) for run in runs
-        ]
+        return [0.0 if are_others(run) else self.share({terms[word] for word in run if word in terms}) for run in runs]
 
     def share(self, found: Iterable[str]) -> float:
         """What these terms are of the query; exact, so that the order of a set does not show."""
