@@ -17,7 +17,7 @@ from retcon.note import Span
 from retcon.passages import split
 from retcon.tokens import spans
 
-MOST = 1 << 18  # characters in all: some 1,800 notes of a chat
+MOST = 1 << 19  # characters in all: some 3,600 notes of a chat
 LONGEST = 4_000  # characters of one text
 
 
