@@ -323,7 +323,7 @@ class Draft:
 
 
 def _fields(item: Source | Dropped | Draft) -> dict[str, Any]:
-    """What `asdict` says of an item that holds plain values alone, at a fifth of its price."""
+    """What `asdict` says of an item that holds plain values alone, without copying them."""
     return {name: getattr(item, name) for name in item.__slots__}
 
 
