@@ -289,7 +289,7 @@ class Runs:
 def _values(text: str, found: Spans, target: Target) -> list[float]:
     """What each span of the sentence is worth: its words of the query; of the kinds that are asked for, the nearest."""
     starts = [start for start, _ in found.places]
-    values = [target.overlap(run) for run in found.words]
+    values = target.overlaps(found.words)
     held: set[int] = set()
     for kind in target.kinds:
         held |= {i for i, run in enumerate(found.words) if not kind.words.isdisjoint(run)}

@@ -202,7 +202,7 @@ _thread = threading.local()
 def words(text: str) -> list[str]:
     """Words of the text in order, in one case; Han characters alone and in pairs, other unspaced scripts in pairs."""
     if text.isascii():
-        return _ASCII_RUN.findall(text.lower())
+        return english.ascii_words(text) if len(text) <= _LONGEST else _ASCII_RUN.findall(text.lower())
     out: list[str] = []
     for found in _RUN.finditer("".join(map(_fold, _STRETCH.findall(text)))):
         run = found.group()

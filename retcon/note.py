@@ -322,6 +322,11 @@ class Draft:
     tokens: int
 
 
+def _fields(item: Source | Dropped | Draft) -> dict[str, Any]:
+    """What `asdict` says of an item that holds plain values alone, without copying them."""
+    return {name: getattr(item, name) for name in item.__slots__}
+
+
 @dataclass(frozen=True, slots=True)
 class Recall:
     """What `recall` gives back: text within the budget, and the reasons."""
@@ -364,6 +369,6 @@ class Recall:
         plain |= {"decision": self.decision.to_dict(), "usage": self.usage.to_dict()}
         plain |= {"record": asdict(self.record) if self.record else None}
         plain |= {"fidelity": self.fidelity.to_dict() if self.fidelity else None}
-        plain |= {name: [asdict(item) for item in getattr(self, name)] for name in ("sources", "dropped", "drafts")}
+        plain |= {name: [_fields(item) for item in getattr(self, name)] for name in ("sources", "dropped", "drafts")}
         plain |= {"found": self.found, "evidence": self.evidence.to_dict() if self.evidence else None}
         return plain | {"warnings": list(self.warnings), "tried": list(self.tried)}

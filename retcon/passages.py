@@ -9,14 +9,13 @@ import re
 from collections.abc import Iterator
 
 from retcon.note import Span
-from retcon.words import UNSPACED, sentence_ends
+from retcon.words import UNSPACED, ascii_words, sentence_ends
 
 LONG = 120  # words up to which a note is one passage
 SIZE = 60  # words from which a passage ends with its sentence
 
 # Two characters stand for a word where a script writes no blanks.
 _WORD = re.compile(f"[{UNSPACED}]{{1,2}}|[^\\W_{UNSPACED}]+")
-_ASCII_WORD = re.compile(r"[a-zA-Z0-9]+")
 _FEWEST_CHARACTERS = 2 * LONG  # a text of fewer cannot be long: a word and what parts it from the next take two
 
 
@@ -70,5 +69,4 @@ def _join_rest(spans: list[Span], start: int, end: int, held: int) -> list[Span]
 
 
 def _count(text: str, start: int, end: int) -> int:
-    word = _ASCII_WORD if text.isascii() else _WORD
-    return len(word.findall(text, start, end))
+    return len(ascii_words(text[start:end]) if text.isascii() else _WORD.findall(text, start, end))

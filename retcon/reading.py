@@ -17,16 +17,26 @@ from retcon.note import Span
 from retcon.passages import split
 from retcon.tokens import spans
 
-MOST = 1 << 18  # characters in all: some 1,800 notes of a chat
+MOST = 1 << 19  # characters in all: some 3,600 notes of a chat
 LONGEST = 4_000  # characters of one text
 
 
-class Sentence(NamedTuple):
-    """A sentence as it stands, with its words."""
+class Sentence:
+    """A sentence as it stands, with its words. Which word has which stem is told of few sentences only."""
 
-    text: str
-    stem_of: Mapping[str, str]  # word -> its stem
-    stems: frozenset[str]
+    __slots__ = ("_stem_of", "language", "stems", "text")
+
+    def __init__(self, text: str, language: Language, stems: frozenset[str]) -> None:
+        self.text, self.language, self.stems = text, language, stems
+        self._stem_of: Mapping[str, str] | None = None
+
+    @property
+    def stem_of(self) -> Mapping[str, str]:
+        """Word -> its stem."""
+        if self._stem_of is None:
+            found = self.language.words(self.text)
+            self._stem_of = dict(zip(found, self.language.stem_words(found), strict=True))
+        return self._stem_of
 
 
 class Spans(NamedTuple):
@@ -39,15 +49,29 @@ class Spans(NamedTuple):
 class Reading:
     """What a text says, in one language. What not everybody needs is looked for when it is first asked for."""
 
-    __slots__ = ("_passages", "_sentences", "_spans", "distinct", "language", "stems", "text")
+    __slots__ = ("_distinct", "_passages", "_sentences", "_spans", "_stems", "language", "text")
 
     def __init__(self, text: str, language: Language) -> None:
         self.text, self.language = text, language
-        self.stems = language.stems(text)  # in order
-        self.distinct = frozenset(self.stems)
+        self._stems: list[str] | None = None
+        self._distinct: frozenset[str] | None = None
         self._passages: list[Span] | None = None
         self._sentences: list[Sentence] | None = None
         self._spans: Spans | None = None
+
+    @property
+    def stems(self) -> list[str]:
+        """The index terms, in order."""
+        if self._stems is None:
+            self._stems = self.language.stems(self.text)
+        return self._stems
+
+    @property
+    def distinct(self) -> frozenset[str]:
+        """The index terms, each once."""
+        if self._distinct is None:
+            self._distinct = frozenset(self.stems)
+        return self._distinct
 
     @property
     def passages(self) -> list[Span]:
@@ -60,8 +84,14 @@ class Reading:
     def sentences(self) -> list[Sentence]:
         """The sentences, in order."""
         if self._sentences is None:
-            self._sentences = [read_sentence(text, self.language) for text in words.sentences(self.text)]
+            self._sentences = [self._read_sentence(text) for text in words.sentences(self.text)]
         return self._sentences
+
+    def _read_sentence(self, text: str) -> Sentence:
+        """The sentence with its words, which are known where it is the whole text."""
+        if text == self.text:
+            return Sentence(text, self.language, self.distinct)
+        return read_sentence(text, self.language)
 
     @property
     def spans(self) -> Spans:
@@ -74,9 +104,7 @@ class Reading:
 
 def read_sentence(text: str, language: Language) -> Sentence:
     """The sentence with its words."""
-    found = language.words(text)
-    stems = language.stem_words(found)
-    return Sentence(text, dict(zip(found, stems, strict=True)), frozenset(stems))
+    return Sentence(text, language, frozenset(language.stems(text)))
 
 
 class Readings:

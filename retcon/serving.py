@@ -14,6 +14,7 @@ import re
 import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 from retcon import validate
@@ -119,6 +120,7 @@ def ignore_error(waiting: asyncio.Future[Any]) -> None:
 # -- where to listen ---------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=256)  # every request asks twice
 def is_loopback(host: str, *, otherwise: bool = False) -> bool:
     """Whether the name or address is this machine's own; `otherwise` is for what is no address."""
     if host.lower() == "localhost":

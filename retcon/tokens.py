@@ -104,8 +104,8 @@ class _Counts(dict[str, int]):
 
 
 def remember(count: Counter) -> Counter:
-    """The counter, with a memory of its own: it counts no text twice. For the length of one recall."""
-    return _Named(count.name, _Counts(count).__getitem__)
+    """The counter, with a memory of its own: it counts no text twice, and the estimate no line. For one recall."""
+    return _Named(count.name, (_Estimates() if count is _ESTIMATE else _Counts(count)).__getitem__)
 
 
 def _describe(error: Exception) -> str:
@@ -165,7 +165,42 @@ _RARE, _UPPER, _ACCENT = 80, 50, 100  # a letter pair foreign to English, with a
 
 
 def _estimate(text: str) -> int:
-    return -(-(_SLACK + sum(map(_price, _PIECE.findall(text)))) // 100) if text else 0
+    return _round_up(_sum_pieces(text)) if text else 0
+
+
+def _round_up(pieces: int) -> int:
+    return -(-(_SLACK + pieces) // 100)
+
+
+def _sum_pieces(text: str) -> int:
+    return sum(map(_price, _PIECE.findall(text)))
+
+
+class _Sums(dict[str, int]):
+    """Line -> the sum of its pieces, each counted when it is first asked for."""
+
+    def __missing__(self, line: str) -> int:
+        found = self[line] = _sum_pieces(line)
+        return found
+
+
+class _Estimates(dict[str, int]):
+    """Text -> its estimate. No piece reaches past a line break, so that a text is the sum of its lines.
+
+    A recall counts the same lines again and again, each time among others.
+    """
+
+    def __init__(self) -> None:
+        self.sum_of = _Sums().__getitem__
+
+    def __missing__(self, text: str) -> int:
+        lines = text.split("\n")
+        if "\r" in text or "\n\n" in text or not text:  # a run of breaks is one piece
+            tokens = _estimate(text)
+        else:
+            tokens = _round_up(sum(map(self.sum_of, lines)) + _price("\n") * (len(lines) - 1))
+        self[text] = tokens
+        return tokens
 
 
 class _Priced(dict[str, int]):
@@ -406,25 +441,24 @@ def _until(ends: Iterator[int], reach: int) -> list[int]:
 
 
 def _span_ends(text: str) -> Iterator[int]:
-    return _outside(_unit_ends(text), _compile(_WHOLE).finditer(text))
-
-
-def _unit_ends(text: str) -> Iterator[int]:
-    """Where units end; a mark belongs to what stands before it."""
+    """Where units end that stand inside of no whole; a mark belongs to what stands before it."""
+    wholes = _compile(_WHOLE).finditer(text)
+    start, stop = _next_span(wholes)
     for unit in _compile(_UNIT).finditer(text):
-        following = text[unit.end() : unit.end() + 1]
-        if following < "\u0300" or unicodedata.category(following)[0] != "M":
-            yield unit.end()
-
-
-def _outside(ends: Iterator[int], wholes: Iterator[re.Match[str]]) -> Iterator[int]:
-    """The ends that stand inside of none of the matches."""
-    whole = next(wholes, None)
-    for end in ends:
-        while whole is not None and whole.end() <= end:
-            whole = next(wholes, None)
-        if whole is None or end <= whole.start():
+        end = unit.end()
+        following = text[end : end + 1]
+        if following >= "\u0300" and unicodedata.category(following)[0] == "M":
+            continue
+        while stop <= end:
+            start, stop = _next_span(wholes)
+        if end <= start:
             yield end
+
+
+def _next_span(found: Iterator[re.Match[str]]) -> tuple[float, float]:
+    """Where the next match begins and ends: infinitely far where there is none."""
+    match = next(found, None)
+    return (math.inf, math.inf) if match is None else match.span()
 
 
 def _trim(text: str, ends: Iterator[int]) -> Iterator[int]:

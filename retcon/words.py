@@ -30,7 +30,8 @@ UNSPACED = (
     "\U00020000-\U0003ffff"
 )
 _RUN = re.compile(f"([{UNSPACED}]+)|[^\\W_{UNSPACED}]+")
-_ASCII_RUN = re.compile(r"[a-z0-9]+")
+# Of ASCII text, by code: letters in lower case, digits, and a blank for all else.
+_PLAIN = bytes(ord(sign) if sign.isalnum() else 32 for sign in map(str.lower, map(chr, range(128)))).ljust(256)
 _STRETCH = 512  # characters
 _thread = threading.local()
 
@@ -38,7 +39,7 @@ _thread = threading.local()
 def words(text: str) -> list[str]:
     """Words of the text in order, folded; pairs of characters where a script writes no spaces."""
     if text.isascii():
-        return _ASCII_RUN.findall(text.lower())
+        return ascii_words(text)
     out: list[str] = []
     for found in _RUN.finditer(fold(text)):
         run = found.group()
@@ -47,6 +48,11 @@ def words(text: str) -> list[str]:
         else:
             out.extend(run[i : i + 2] for i in range(len(run) - 1))
     return out
+
+
+def ascii_words(text: str) -> list[str]:
+    """The runs of letters or digits of an ASCII text, in lower case; several times as fast as a pattern."""
+    return text.encode().translate(_PLAIN).decode().split()
 
 
 def fold(text: str) -> str:

@@ -133,11 +133,11 @@ class Target:
         pairs = (part.stem_of.items() for line in telling for part in (line.sentence, line.voice))
         return {word: stem for word, stem in chain.from_iterable(pairs) if stem in self.shares}
 
-    def overlap(self, run: Sequence[str]) -> float:
-        """Share of the query that these words hold."""
-        if self.terms.keys().isdisjoint(run):
-            return 0.0
-        return self.share({self.terms[word] for word in run if word in self.terms})
+    def overlaps(self, runs: Sequence[Sequence[str]]) -> list[float]:
+        """Share of the query that the words of each run hold."""
+        terms = self.terms
+        are_others = terms.keys().isdisjoint
+        return [0.0 if are_others(run) else self.share({terms[word] for word in run if word in terms}) for run in runs]
 
     def share(self, found: Iterable[str]) -> float:
         """What these terms are of the query; exact, so that the order of a set does not show."""

@@ -35,7 +35,8 @@ def cold() -> Iterator[None]:
 
 def show(found: Reading, by: Language) -> list[Any]:
     """All that a reading holds."""
-    return [found.language, found.stems, found.distinct, found.passages, found.sentences, found.spans, by.name]
+    said = [(sentence.text, sentence.stem_of, sentence.stems) for sentence in found.sentences]
+    return [found.language, found.stems, found.distinct, found.passages, said, found.spans, by.name]
 
 
 # - what it is -

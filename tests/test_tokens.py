@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from retcon import tokens
 from retcon.errors import InputError, MissingExtraError
-from retcon.tokens import KNOWN, MOST, Counter, check_budget, counter, cut
+from retcon.tokens import KNOWN, MOST, Counter, check_budget, counter, cut, remember
 
 BUILT_IN = [counter(name) for name in KNOWN]
 ESTIMATE, ALPHANUMERIC, O200K, CL100K = BUILT_IN
@@ -100,6 +100,13 @@ def test_estimate_of_a_prefix_at_a_word_end_never_exceeds_the_whole(text: str) -
 def test_estimate_of_texts_joined_by_white_space_never_exceeds_the_sum(first: str, second: str, joint: str) -> None:
     assert ESTIMATE(first + joint + second) <= ESTIMATE(first + joint) + ESTIMATE(second)
     assert ESTIMATE(first + joint + second) <= ESTIMATE(first) + ESTIMATE(joint + second)
+
+
+@given(text=TEXT, other=TEXT, joint=st.sampled_from(["\n", "\r", "\n\n", " \n", "\n ", "\n\r\n"]))
+def test_remembered_estimate_is_the_estimate_whatever_the_lines(text: str, other: str, joint: str) -> None:
+    remembered = remember(ESTIMATE)
+    for each in (text, text + joint + other, joint + text, other + joint, other):
+        assert remembered(each) == ESTIMATE(each)
 
 
 @given(first=TEXT, second=TEXT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retcon.language import language
 from retcon.words import (
     fold,
     index_counts,
@@ -38,6 +40,12 @@ from retcon.words import (
 )
 def test_words_of(text: str, expected: list[str]) -> None:
     assert words(text) == expected
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_words_of_plain_text_are_its_runs_of_letters_and_digits(text: str) -> None:
+    assert words(text) == re.findall("[a-z0-9]+", text.lower())
+    assert language("german").words(text * 40) == re.findall("[a-z0-9]{1,512}", (text * 40).lower())
 
 
 def test_hangul_survives_the_removal_of_accents() -> None:

@@ -6,7 +6,9 @@ in or changed, and one that vanished with a damaged page, shows as soon as someb
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Collection
+from typing import TypeGuard
 
 from retcon.errors import StoreError
 from retcon.language import Language, find_name, language
@@ -39,13 +41,18 @@ def change(connection: Database, notes: int, new: Collection[int], *, gone: Coll
     """Count so many notes more, or less, the checksums that came and those that went; a delete is to be purged."""
     if not new and not gone:
         return
-    if isinstance(connection, Sealing):  # many write at once: it adds up there
+    if _adds_up(connection):  # many write at once: it adds up there
         connection.change_seal(notes, total([*new, *(-each for each in gone)]), int(notes < 0))
         return
     (known,) = connection.execute("SELECT sum FROM seal").fetchone()
     summed = total([known, *new, *(-each for each in gone)])
     update = "UPDATE seal SET notes = notes + ?, sum = ?, deletes = deletes + ?"
     connection.execute(update, (notes, summed, int(notes < 0)))
+
+
+def _adds_up(connection: Database) -> TypeGuard[Sealing]:
+    """Whether the connection adds to the seal by itself. SQLite's is told at once: to look for the method is slow."""
+    return not isinstance(connection, sqlite3.Connection) and isinstance(connection, Sealing)
 
 
 def sums_of(connection: Database, seqs: Collection[int]) -> list[int]:
@@ -79,7 +86,7 @@ def count_unpurged(connection: Database) -> int:
 
 def mark_unpurged(connection: Database) -> None:
     """One more delete waits for a purge."""
-    if isinstance(connection, Sealing):
+    if _adds_up(connection):
         connection.change_seal(0, 0, 1)
         return
     connection.execute("UPDATE seal SET deletes = deletes + 1")

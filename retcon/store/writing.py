@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -212,11 +212,19 @@ class Stored:
         if note.metadata or note.created_at is None:  # comes back in another form
             self.read_again(note.id)
         else:
-            self.notes[note.id] = note if note.follows == follows else replace(note, follows=follows)
+            self.notes[note.id] = note if note.follows == follows else _relink(note, follows)
 
     def read_again(self, note_id: str) -> None:
         """This one is not, or no longer, as it was handed in."""
         self.unread[note_id] = None
+
+
+def _relink(note: Note, follows: str | None) -> Note:
+    """The note with another link: what `replace` gives, sooner."""
+    return Note(
+        note.id, note.text, note.speaker, note.session, note.timestamp, note.user_id, note.agent_id, note.run_id,
+        note.metadata, follows, note.supersedes, note.superseded_by, note.created_at, note.live, note.expires_at,
+    )  # fmt: skip
 
 
 class _Keys(dict[str, int]):
