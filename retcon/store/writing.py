@@ -30,6 +30,7 @@ class _OpenScope:
     ids: tuple[str, str, str]
     next_slot: int
     saved_slot: int  # next_slot as the file has it
+    began_empty: bool = False  # no note was ever in it before this add
     pending: dict[int, postings.Doc] = field(default_factory=dict)  # by slot, not yet in the index
 
 
@@ -127,7 +128,8 @@ class Writer:
         """Write the index entries that wait."""
         for scope in self.scopes.values():
             if scope.next_slot > scope.saved_slot:
-                postings.insert(self.connection, scope.id, list(scope.pending.values()), newest=True)
+                docs, first = list(scope.pending.values()), scope.saved_slot == 0
+                postings.insert(self.connection, scope.id, docs, newest=True, first=first)
                 scope.pending.clear()
                 update = "UPDATE scope SET slots = ?, total = total + ? WHERE id = ?"
                 self.connection.execute(update, (scope.next_slot, scope.next_slot - scope.saved_slot, scope.id))
@@ -152,7 +154,7 @@ class Writer:
             self.connection.execute("INSERT OR IGNORE INTO scope (user_id, agent_id, run_id) VALUES (?, ?, ?)", ids)
             query = "SELECT id, slots FROM scope WHERE user_id = ? AND agent_id = ? AND run_id = ?"
             scope, slots = self.connection.execute(query, ids).fetchone()
-            self.scopes[ids] = _OpenScope(scope, ids, slots, slots)
+            self.scopes[ids] = _OpenScope(scope, ids, slots, slots, slots == 0)
         return self.scopes[ids]
 
     def _before(self, scope: _OpenScope, note: Note) -> _Turn:
@@ -170,6 +172,8 @@ class Writer:
             return _NO_TURN
         elif newest is not None:
             return newest
+        elif scope.began_empty:
+            return _NO_TURN
         else:
             query = "SELECT id, seq, text FROM note WHERE scope = ? AND session = ? ORDER BY seq DESC LIMIT 1"
             found = self.connection.execute(query, (scope.id, note.session)).fetchone()
