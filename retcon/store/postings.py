@@ -94,12 +94,17 @@ def remove(connection: Database, scope: int, slots: Iterable[int]) -> None:
 
 def read(connection: Database, scope: int, key: int, tail: bytes, *, df: int = -1) -> Iterator[Postings]:
     """All entries of a term, oldest first, in pieces; where the tail has all `df` of them, no block is looked for."""
-    if len(tail) != df * _TAIL_ENTRY.itemsize:
+    if not is_whole(tail, df):
         query = "SELECT data FROM block WHERE scope = ? AND term = ? ORDER BY first"
         for (data,) in connection.execute(query, (scope, key)):
             yield decode(data)
     if tail:
         yield decode_tail(tail)
+
+
+def is_whole(tail: bytes, df: int) -> bool:
+    """Whether the tail has all entries of the term."""
+    return len(tail) == df * _TAIL_ENTRY.itemsize
 
 
 def decode(data: bytes) -> Postings:

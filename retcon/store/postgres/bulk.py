@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -34,7 +34,7 @@ TYPES = {  # of the tables that are written in bulk, in their order
 }
 _OIDS = {"bigint": (20, 1016), "text": (25, 1009), "bytea": (17, 1001), "double precision": (701, 1022)}
 _INSERT = re.compile(r"\s*(INSERT (?:OR \w+ )?INTO (\w+)(?: \(([\w, ]+)\))?) VALUES \([?, ]+\)\s*")
-_LENGTH, _DOUBLE = struct.Struct(">i").pack, struct.Struct(">id").pack
+_LENGTH = struct.Struct(">i").pack
 _NULL = _LENGTH(-1)
 _BIGINT = np.dtype([("length", ">i4"), ("value", ">i8")])
 
@@ -109,19 +109,20 @@ def _encode_bigints(values: Sequence[int]) -> bytes:
 
 
 def _join(name: str, values: Sequence[Any]) -> bytes:
+    encode = _ENCODERS[name]
     parts: list[bytes] = []
     for value in values:
         if value is None:
             parts.append(_NULL)
-        elif name == "double precision":
-            parts.append(_DOUBLE(8, value))
         else:
-            data = _to_bytes(name, value)
+            data = encode(value)
             parts += (_LENGTH(len(data)), data)
     return b"".join(parts)
 
 
-def _to_bytes(name: str, value: Any) -> bytes:
-    if name == "text":
-        return encode_text(value)
-    return struct.pack(">q", value) if name == "bigint" else bytes(value)
+_ENCODERS: dict[str, Callable[[Any], bytes]] = {
+    "text": encode_text,
+    "bytea": bytes,
+    "bigint": struct.Struct(">q").pack,
+    "double precision": struct.Struct(">d").pack,
+}
