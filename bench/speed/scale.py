@@ -62,6 +62,33 @@ def _title(words: str, columns: Sequence[Any]) -> list[str]:
     return [f"*{words}*", *[""] * len(columns)]
 
 
+def service_table(found: Results) -> str:
+    """The service, the earlier one and the bare route under the same clients."""
+    options, systems = found["options"], found["systems"]
+    where = f"{options['clients']} clients, {options['notes']:,} notes, {found['machine']['cores']} cores"
+    head = [where, "requests a second", "p50", "p95", "processor time a request", "errors", "writes lost"]
+    processes = f"{found['workers']} processes" if found["workers"] else "one process"
+    names = {
+        "now": f"the service, {processes}",
+        "earlier": f"commit {found['commit']}, one process",
+        "bare": "a bare route",
+    }
+    rows: list[Sequence[str]] = []
+    for name, shown in names.items():
+        run = systems[name]
+        lost = f"{found['lost'][name]} of {found['written'][name]:,}" if name in found["lost"] else ""
+        cpu = f"{1000 * run['server_cpu'] / run['per_second']:.1f} ms"
+        times = [f"{run['all'][f'{each}_ms']:.0f} ms" for each in ("p50", "p95")]
+        rows.append([shown, f"{run['per_second']:.0f}", *times, cpu, str(run["errors"]), lost])
+    for other, shown in (
+        ("earlier", f"the service over {found['commit']}"),
+        ("bare", "the service over the bare route"),
+    ):
+        over = [f"{found['ratios'][other][each]:.2f}" for each in ("per_second", "p50", "p95")]
+        rows.append([shown, *over, "", "", ""])
+    return grid(head, rows)
+
+
 def notes_of(stage: Results) -> int:
     """How many notes both stores held."""
     return min(int(held) for held in stage["notes"].values())
