@@ -149,6 +149,9 @@ def _stage(run: Run, users: Sequence[User], first: Sequence[User], options: argp
     with run.server.connect() as connection:
         connection.execute("CHECKPOINT")
     found["disk"] = {name: disk(run, name, int(held[name])) for name in STORES}
+    if options.purge:
+        print("purge ...", file=sys.stderr, flush=True)
+        found["purge_s"] = purge(run)
     found["memory"] = {name: memory_of(run, name, ordinary, int(held[name])) for name in STORES}
     return found
 
@@ -197,13 +200,25 @@ def add_single(run: Run, users: Sequence[User]) -> dict[str, Any]:
     """Notes added one by one by `Memory.add`, to one user after the other, each in a transaction of its own."""
     times: dict[str, list[Timing]] = {name: [] for name in STORES}
     texts = [note.text for note in corpus_of(run.seed).notes(SINGLE + WARM, part=3)]
+    server = 0.0
     for number, text in enumerate(texts):
         user = users[number % len(users)]
         for name in run.order(number):
+            spent = run.cpu(name)
             span = time_call(run.memories[name].add, text, user_id=user.name, session=f"late-{number % 7}")
             if number >= WARM:
                 times[name].append(span)
-    return {name: summarize_times(found) for name, found in times.items()} | {"ratio": _ratio(times)}
+                server += run.cpu(name) - spent
+    found = {name: summarize_times(spans) for name, spans in times.items()}
+    return found | {"ratio": _ratio(times), "server_cpu_ms": server / SINGLE * 1e3}
+
+
+def purge(run: Run) -> dict[str, float]:
+    """Seconds that each store takes to rewrite its files after a delete; writers wait, on a server readers too."""
+    for memory in run.memories.values():
+        memory.add("to be gone", user_id="gone")
+        memory.delete_all(user_id="gone")
+    return {name: time_call(run.memories[name].purge).wall for name in STORES}
 
 
 def ask(run: Run, users: Sequence[User], count: int) -> dict[str, Any]:
@@ -331,6 +346,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--heavy", type=int, help="notes of the heavy user (default: 50000)")
     parser.add_argument("--queries", type=int, default=200, help="of each kind at each stage (default: 200)")
     parser.add_argument("--quick", action="store_true", help="two small stages")
+    parser.add_argument("--purge", action="store_true", help="time a purge at each stage, too")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="end the adding after so long")
     parser.add_argument("--seed", type=int, default=0, help="of the made-up notes and queries (default: 0)")
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results", help="folder for the results")
