@@ -116,7 +116,10 @@ def _wait(process: subprocess.Popen[bytes], binaries: Path, folder: Path) -> Non
 
 
 def _run(log: Any, *words: Any) -> None:
-    subprocess.run([str(word) for word in words], check=True, stdout=log, stderr=log, **_as_owner())
+    command = [str(word) for word in words]
+    if subprocess.run(command, check=False, stdout=log, stderr=log, **_as_owner()).returncode:
+        said = Path(log.name).read_text(errors="replace").splitlines()
+        raise SystemExit(f"{Path(command[0]).name} failed: {said[-1] if said else 'no reason given'}")
 
 
 def _owner() -> pwd.struct_passwd | None:

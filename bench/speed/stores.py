@@ -329,15 +329,24 @@ def main(arguments: list[str] | None = None) -> None:
     if options.asking:
         print(json.dumps(_asking()))
         return
-    with contextlib.ExitStack() as stack:
-        temporary = tempfile.TemporaryDirectory(prefix="retcon-stores-", dir=options.temp)
-        folder = options.keep or Path(stack.enter_context(temporary))
-        folder.chmod(0o755) if folder.exists() else folder.mkdir(parents=True)
-        results = measure(options, folder.resolve())
+    with _place(options) as folder:
+        results = measure(options, folder)
     name = "stores-quick" if options.quick else "stores"
     options.out.mkdir(parents=True, exist_ok=True)
     keep(results, options.out / f"{name}.json")
     print(stores_table(results))
+
+
+@contextlib.contextmanager
+def _place(options: argparse.Namespace) -> Iterator[Path]:
+    """The folder of the stores: the one to keep, or one for the length of the block."""
+    if options.keep:
+        options.keep.mkdir(parents=True, exist_ok=True)
+        yield options.keep.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="retcon-stores-", dir=options.temp) as folder:
+        Path(folder).chmod(0o755)  # the server may run as another user
+        yield Path(folder).resolve()
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
