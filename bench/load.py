@@ -240,6 +240,8 @@ def running(command: Sequence[str], tree: Path = ROOT) -> Iterator[Server]:
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def serve_command(db: Path, threads: int) -> Sequence[str]:

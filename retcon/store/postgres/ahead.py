@@ -19,10 +19,15 @@ AHEAD = 120_000  # entries of posting lists that are read at once; a search read
 LATER = 20_000  # the same of terms that were looked up later, most of which nobody asks for
 
 _SCOPES = """
-SELECT setting.language, scope.id, scope.notes, scope.length, scope.slots, {expiring}
+SELECT setting.language, scope.id, scope.notes, scope.length, scope.slots, {more}
 FROM setting LEFT JOIN scope ON {named} ORDER BY scope.user_id, scope.agent_id, scope.run_id
 """
-_EXPIRING = "EXISTS (SELECT 1 FROM note WHERE note.scope = scope.id AND note.expires_at IS NOT NULL)"
+# Of few scopes: whether a note may expire, and plans that are kept, as to plan over the index's parts takes longer than
+# to read it. Both last for this view.
+_OF_FEW = """
+EXISTS (SELECT 1 FROM note WHERE note.scope = scope.id AND note.expires_at IS NOT NULL),
+set_config('plan_cache_mode', 'force_generic_plan', true)
+"""
 _CANDIDATES = """
 SELECT doc.slot, doc.length, doc.terms, doc.passages, note.speaker, note.session
 FROM doc JOIN note ON note.seq = doc.note WHERE doc.scope = ? AND doc.slot
@@ -32,8 +37,7 @@ FROM doc JOIN note ON note.seq = doc.note WHERE doc.scope = ? AND doc.slot
 def open_view(connection: Database, scope: Scope) -> tuple[Language, list[tuple[int, int, int, int]], bool]:
     """The store's language, the rows of the scopes, and whether a note of them may expire, in one statement."""
     where, values = conditions(scope, Filter())
-    expiring = "true" if scope.user_id is None else _EXPIRING  # of few scopes: else to ask costs more than it saves
-    query = _SCOPES.format(expiring=expiring, named=" AND ".join(where))
+    query = _SCOPES.format(more="true" if scope.user_id is None else _OF_FEW, named=" AND ".join(where))
     rows = connection.execute(query, values).fetchall()
     held = [row for row in rows if row[1] is not None]
     return seal.find_language(rows[0][0]), [row[1:5] for row in held], any(row[5] for row in held)
@@ -98,8 +102,10 @@ class AheadSnapshot(SqlSnapshot):
             return
         keys = self._next_keys(key)
         self._blocks |= {(scope, each): [] for each in keys for scope, _, _ in self._rows[each]}
-        query = f"SELECT scope, term, data FROM block WHERE scope {IN} AND term {IN} ORDER BY scope, term, first"
-        for scope, term, data in self._connection.execute(query, (Many(self._ids), Many(keys))):
+        one = len(self._ids) == 1
+        where, whose = ("scope = ?", self._ids[0]) if one else (f"scope {IN}", Many(self._ids))
+        query = f"SELECT scope, term, data FROM block WHERE {where} AND term {IN} ORDER BY scope, term, first"
+        for scope, term, data in self._connection.execute(query, (whose, Many(keys))):
             self._blocks[scope, term].append(data)
 
     def _next_keys(self, key: int) -> list[int]:
