@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from retcon import deadline
 from retcon.language import Language
 from retcon.note import Filter, Note, Scope
 from retcon.store import Facts, Forward, Nearest, Passages, Postings, TermStats, postings, seal, vectors
-from retcon.store.database import IN, Database, Many, Rows
+from retcon.store.database import IN, Database, Many
 from retcon.store.indexes import Indexes
 from retcon.store.matrices import Matrices
 from retcon.store.rows import NOTE, SLOT, check_of, conditions, facts, read_note
@@ -246,7 +247,7 @@ class SqlSnapshot:
             for slot, data in self._connection.execute(query, (scope, Many(local))):
                 yield self._start[scope] + slot, data
 
-    def _rows_of(self, query: str, scope: int, values: Sequence[int]) -> Rows:
+    def _rows_of(self, query: str, scope: int, values: Sequence[int]) -> Iterable[Any]:
         """The rows of a query that ends with the column which must have one of the values."""
         if len(values) > FEW:
             return self._connection.execute(f"{query} {IN}", (scope, Many(values)))

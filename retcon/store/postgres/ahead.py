@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from retcon.language import Language
 from retcon.note import Filter, Scope
 from retcon.store import Facts, Postings, TermStats, postings, seal
-from retcon.store.database import IN, Database, Many, Rows
+from retcon.store.database import IN, Database, Many
 from retcon.store.rows import conditions
 from retcon.store.snapshot import SqlSnapshot
 
@@ -83,7 +83,7 @@ class AheadSnapshot(SqlSnapshot):
 
     # -- posting lists -----------------------------------------------------------------------------------------------
 
-    def terms(self, keys: Sequence[int]) -> Any:
+    def terms(self, keys: Sequence[int]) -> Mapping[int, TermStats]:
         """Frequency and bounds of those terms that occur."""
         found = super().terms(keys)
         self._asked.append(list(found))
@@ -121,8 +121,8 @@ class AheadSnapshot(SqlSnapshot):
                 keys.append(each)
         return keys
 
-    def _rows_of(self, query: str, scope: int, values: Sequence[int]) -> Rows:
-        return self._connection.execute(f"{query} {IN}", (scope, Many(values)))
+    def _rows_of(self, query: str, scope: int, values: Sequence[int]) -> Iterable[Any]:
+        return self._connection.execute(f"{query} {IN}", (scope, Many(values))).fetchall()  # quicker than one by one
 
 
 def _rank(stats: dict[int, TermStats], key: int) -> tuple[int, int]:
