@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from clusters import Cluster
@@ -18,7 +19,7 @@ from retcon import Memory
 from retcon.errors import ConflictError
 from retcon.note import Note
 from retcon.store.postgres import bulk
-from retcon.store.postgres.connections import Connections, PostgresConnection
+from retcon.store.postgres.connections import Connections, PostgresConnection, Session
 from retcon.store.postgres.url import parse
 
 VALUES = {
@@ -74,6 +75,25 @@ def test_a_large_add_in_pieces_or_at_once_is_the_same_on_both_stores(cluster: Cl
             file.get_all(user_id="u1"), key=lambda note: note.id
         )
         assert server.store.check().problems == ()
+    cluster.drop(url)
+
+
+def test_a_recall_of_one_user_asks_the_server_few_questions(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    execute = Session.execute
+
+    def count(self: Session, query: Any, *args: Any, **options: Any) -> Any:
+        asked.append(query)
+        return execute(self, query, *args, **options)
+
+    notes, url = notes_of(2, 2_000), cluster.url()  # so many that common terms have blocks
+    with Memory(url) as memory:
+        memory.store.add(notes)
+        monkeypatch.setattr(Session, "execute", count)
+        for query in corpus(3).queries([note.text for note in notes if note.user_id == "u0"], 10):
+            asked.clear()
+            memory.recall(query, budget=256, user_id="u0")
+            assert 7 <= len(asked) <= 11
     cluster.drop(url)
 
 

@@ -66,9 +66,18 @@ def hundred_million_table(stores: Results) -> str:
             shown, f"{HUNDRED_MILLION:,} / {rate:,.0f} a second = {hours:.1f} h",
             f"{HUNDRED_MILLION:,} × {size:,.0f} B = {HUNDRED_MILLION * size / 1e9:,.0f} GB",
             f"{plain(times['p50_ms'])} / {plain(times['p95_ms'])} ms, while what is asked for is in memory",
+            _purge(stores["stages"][0], name),
         ])  # fmt: skip
-    head = (f"from {notes_of(stage):,} notes", "bulk add, one process", "on disk", "recall of a user, p50 / p95")
+    head = (f"from {notes_of(stage):,} notes", "bulk add, one process", "on disk", "recall, p50 / p95", "purge")
     return grid(head, rows)
+
+
+def _purge(stage: Results, name: str) -> str:
+    """How long a rewrite of all files would take, if it takes as long for every note."""
+    if "purge_s" not in stage:
+        return "not measured (`--purge`)"
+    seconds, notes = stage["purge_s"][name], notes_of(stage)
+    return f"{plain(seconds)} s / {notes:,} × {HUNDRED_MILLION:,} = {seconds / notes * HUNDRED_MILLION / 3600:.1f} h"
 
 
 def internet_table(stores: Results, given: Assumptions | None = None) -> str:

@@ -54,7 +54,8 @@ def _sizes(stages: Sequence[Results]) -> list[Sequence[str]]:
     rows: list[Sequence[str]] = [_title("size", stages)]
     if "purge_s" in stages[0]:
         for name, shown in NAMES.items():
-            rows.append([f"purge, {shown}: seconds", *(plain(stage["purge_s"][name]) for stage in stages)])
+            cells = [plain(stage["purge_s"][name]) if "purge_s" in stage else "" for stage in stages]
+            rows.append([f"purge, {shown}: seconds", *cells])
     for part, column, what in (("disk", "per_note", "on disk"), ("memory", "bytes_per_note", "in memory")):
         for name, shown in NAMES.items():
             cells = [f"{stage[part][name][column]:,.0f}" for stage in stages]

@@ -149,7 +149,7 @@ def _stage(run: Run, users: Sequence[User], first: Sequence[User], options: argp
     with run.server.connect() as connection:
         connection.execute("CHECKPOINT")
     found["disk"] = {name: disk(run, name, int(held[name])) for name in STORES}
-    if options.purge:
+    if options.purge and users is first:
         print("purge ...", file=sys.stderr, flush=True)
         found["purge_s"] = purge(run)
     found["memory"] = {name: memory_of(run, name, ordinary, int(held[name])) for name in STORES}
@@ -355,7 +355,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--heavy", type=int, help="notes of the heavy user (default: 50000)")
     parser.add_argument("--queries", type=int, default=200, help="of each kind at each stage (default: 200)")
     parser.add_argument("--quick", action="store_true", help="two small stages")
-    parser.add_argument("--purge", action="store_true", help="time a purge at each stage, too")
+    parser.add_argument("--purge", action="store_true", help="time a purge at the first stage, too")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="end the adding after so long")
     parser.add_argument("--seed", type=int, default=0, help="of the made-up notes and queries (default: 0)")
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results", help="folder for the results")

@@ -60,7 +60,7 @@ def test_a_stage_that_cannot_be_is_refused_in_one_line(text: str, capsys: pytest
     assert "error: argument --stages" in capsys.readouterr().err
 
 
-def made(**changed: float) -> Any:
+def made(**changed: Any) -> Any:
     """A result with round figures."""
     recall = {name: {"p50_ms": 5.0, "p95_ms": 9.0, "cpu_p50_ms": 6.0} for name in stores.STORES}
     stage = {
@@ -93,6 +93,12 @@ def test_hundred_million_notes_take_what_one_takes_a_hundred_million_times() -> 
     lines = paper.hundred_million_table(made()).splitlines()
     assert "100,000,000 / 10,000 a second = 2.8 h" in lines[-1]
     assert "= 200 GB" in lines[-1]
+
+
+def test_a_purge_on_paper_takes_as_long_for_every_note() -> None:
+    table = paper.hundred_million_table(made(purge_s={"sqlite": 36.0, "postgres": 72.0}))
+    assert "72 s / 1,000,000 × 100,000,000 = 2.0 h" in table
+    assert "not measured" in paper.hundred_million_table(made())
 
 
 def test_every_assumption_has_an_option_and_a_meaning() -> None:
