@@ -171,9 +171,10 @@ async def _one(connection: Connection, name: str, work: Work, rng: np.random.Gen
         tally.written[json.loads(answer)["results"][0]["id"]] = text
 
 
-async def _crowd(
+async def drive(
     server: Server, work: Work, clients: int, seconds: float, seed: int, kill_after: float | None
 ) -> ClientTally:
+    """What so many clients see of the server in so many seconds."""
     tally = ClientTally(began=time.perf_counter())
     cpu, theirs = time.process_time(), server.cpu()
     until = tally.began + seconds
@@ -221,9 +222,13 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(command: Sequence[str]) -> Iterator[Server]:
-    """The server that the command starts and that prints its address as JSON; stopped at the end of the block."""
-    process = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+def running(command: Sequence[str], tree: Path = ROOT) -> Iterator[Server]:
+    """The server that the command starts and that prints its address as JSON; stopped at the end of the block.
+
+    `tree` is the folder of the project's version that runs it.
+    """
+    whose = os.environ | {"PYTHONPATH": str(tree)}
+    process = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True, cwd=tree, env=whose)
     try:
         assert process.stdout is not None
         said = ""
@@ -235,6 +240,8 @@ def running(command: Sequence[str]) -> Iterator[Server]:
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def serve_command(db: Path, threads: int) -> Sequence[str]:
@@ -294,13 +301,13 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     work = Work(queries, options.adds)
     crowd = {"clients": options.clients, "seconds": options.seconds, "seed": options.seed}
     with running(serve_command(db, options.threads)) as server:
-        ours = asyncio.run(_crowd(server, work, **crowd, kill_after=None))
+        ours = asyncio.run(drive(server, work, **crowd, kill_after=None))
     lost = count_missing(db, ours.written)
     reading = Work(queries, 0.0, [note.id for note in notes[:5_000]], bare=True)
     with running(("bench.load", "--bare", str(db))) as server:
-        plain = asyncio.run(_crowd(server, reading, **crowd, kill_after=None))
+        plain = asyncio.run(drive(server, reading, **crowd, kill_after=None))
     with running(serve_command(db, options.threads)) as server:
-        killed = asyncio.run(_crowd(server, work, **crowd | {"seed": options.seed + 1}, kill_after=options.kill_after))
+        killed = asyncio.run(drive(server, work, **crowd | {"seed": options.seed + 1}, kill_after=options.kill_after))
     with Memory(db) as memory:
         check = memory.stats()["check"]
     ours_said, bare_said = ours.summary(), plain.summary()
@@ -448,7 +455,7 @@ def measure_attacks(options: argparse.Namespace, folder: Path) -> dict[str, Any]
             if name:
                 beside.enter_context(attacker(name, server.url, enemy, options.attacked + 60))
                 time.sleep(options.head_start)
-            crowd = _crowd(server, work, options.clients, options.attacked, options.seed, None)
+            crowd = drive(server, work, options.clients, options.attacked, options.seed, None)
             tally = asyncio.run(crowd)
             found[name or "alone"] = tally.summary() | {"peak": server.peak, "said": sorted(set(tally.errors))[:5]}
         print(f"{name or 'alone'}: {json.dumps(found[name or 'alone']['all'])}", file=sys.stderr)

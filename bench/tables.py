@@ -44,6 +44,7 @@ from bench.retrieval import table as retrieval_table
 from bench.rivals.features import TABLES as FEATURES
 from bench.rivals.page import TABLES as RIVALS
 from bench.rivals.speed.page import TABLES as RIVALS_SPEED
+from bench.speed import paper, scale
 from bench.speed.hybrid import table as hybrid_table
 from bench.speed.page import section as speed_section
 from bench.speed.page import table as speed_goals
@@ -124,7 +125,33 @@ def _made(tables: Mapping[str, Callable[[Any], str]], result: str) -> dict[str, 
     return {name: partial(make, name) for name in tables}
 
 
+def _scale(make: Callable[[Any], str], result: str = "stores") -> Callable[[], str]:
+    """A table of docs/scale.md, or which command makes its result."""
+
+    def made() -> str:
+        if not (RESULTS / f"{result}.json").exists():
+            return f"*Not measured yet: `python -m bench.speed.{result}`*"
+        return make(_results(result))
+
+    return made
+
+
+def _scale_goals() -> str:
+    stores, service = (_results(name) if (RESULTS / f"{name}.json").exists() else {} for name in ("stores", "service"))
+    if not stores and not service:
+        return "*Not measured yet: `python -m bench.speed.stores` and `python -m bench.speed.service`*"
+    return scale.goals_table(stores, service)
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "scale-goals": _scale_goals,
+    "scale-about": _scale(scale.about),
+    "scale-stores": _scale(scale.stores_table),
+    "scale-growth": _scale(scale.growth_table),
+    "scale-service": _scale(scale.service_table, "service"),
+    "scale-paper": _scale(paper.hundred_million_table),
+    "scale-assumptions": paper.assumptions_table,
+    "scale-internet": _scale(paper.internet_table),
     "retrieval": lambda: retrieval_table(_results("retrieval")),
     "tokens": lambda: token_table([TokenRow(**row) for row in _results("tokens")]),
     "extract": lambda: (RESULTS / "extract.md").read_text(encoding="utf-8").rstrip(),

@@ -9,8 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -21,6 +19,7 @@ from typing import Any
 
 from bench import ROOT
 from bench.speed import earlier
+from bench.speed.clocks import machine_facts
 from bench.speed.page import page
 from bench.speed.stages import queries_for
 
@@ -82,21 +81,7 @@ def _stage(name: str, **arguments: Any) -> dict[str, Any]:
 
 
 def _machine() -> dict[str, Any]:
-    return {
-        "processor": processor(), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(), "sqlite": sqlite3.sqlite_version,
-        "packages": {name: version(name) for name in PACKAGES},
-    }  # fmt: skip
-
-
-def processor() -> str:
-    """What the machine calls its processor."""
-    cpu = Path("/proc/cpuinfo")
-    if cpu.exists():
-        for line in cpu.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
+    return machine_facts() | {"packages": {name: version(name) for name in PACKAGES}}
 
 
 def _load() -> float | None:

@@ -10,16 +10,16 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.speed.clocks import Timing, clock, read_anonymous, summarize_times, time_call
 from bench.speed.corpus import Corpus, corpus, indexed_texts, with_context
 from bench.speed.rivals import Bm25s, Fts5, RankBm25, Rival, Tantivy, TantivyAlone
 from retcon import Memory, Scope, pack
@@ -42,13 +42,6 @@ FEW = 100  # notes of the small user
 OURS, DEFAULT = "retcon", "retcon, function words left out"
 
 
-class Timing(NamedTuple):
-    """Seconds of one call: by the wall clock, and of this thread's own work, which other processes do not lengthen."""
-
-    wall: float
-    cpu: float
-
-
 Times = dict[str, list[Timing]]
 
 
@@ -59,7 +52,7 @@ def store(path: str, size: int, seed: int) -> dict[str, Any]:
     """One bulk add of `size` notes of one user; making up the notes is not on the clock."""
     source = _Stopwatch(corpus(seed).notes(size))
     target = SqliteStore(path)
-    span = _time(target.add, source)
+    span = time_call(target.add, source)
     target.close()
     megabytes = Path(path).stat().st_size / 1e6
     rate = _rate(size, Timing(span.wall - source.wall, span.cpu - source.cpu))
@@ -71,7 +64,7 @@ def users(path: str, size: int, seed: int) -> dict[str, Any]:
     notes = list(corpus(seed).notes(size))
     owners = [replace(note, user_id=f"u{number // 20 % (size // FEW)}") for number, note in enumerate(notes)]
     target = SqliteStore(path)
-    rate = _rate(size, _time(target.add, owners))
+    rate = _rate(size, time_call(target.add, owners))
     target.close()
     return {"users": size // FEW} | rate
 
@@ -84,13 +77,13 @@ def single(path: str, seed: int, count: int) -> dict[str, Any]:
         for number, note in enumerate(notes):
             session, label = f"late-{number // 20}", {"speaker": note.speaker, "timestamp": note.timestamp}
             if number % 2:
-                name, span = "Memory.add", _time(memory.add, note.text, user_id="u", session=session, **label)
+                name, span = "Memory.add", time_call(memory.add, note.text, user_id="u", session=session, **label)
             else:
                 fresh = replace(note, id=f"late-{number}", session=session)
-                name, span = "store.add", _time(memory.store.add, [fresh])
+                name, span = "store.add", time_call(memory.store.add, [fresh])
             if number >= WARM:
                 times[name].append(span)
-    return {name: _summary(found) for name, found in times.items()}
+    return {name: summarize_times(found) for name, found in times.items()}
 
 
 # -- retrieval beside rivals -----------------------------------------------------------------------------------------
@@ -109,13 +102,13 @@ def retrieval(path: str, folder: str, size: int, seed: int, queries: Sequence[st
     times = _in_turn(systems, queries)
     agreed = _agreement(target, notes, queries)
     late = list(indexed_texts(corpus(seed).notes(25, part=1)))
-    adds = {rival.name: [_time(rival.add, text) for text in late][WARM:] for rival in rivals if rival.one_more}
+    adds = {rival.name: [time_call(rival.add, text) for text in late][WARM:] for rival in rivals if rival.one_more}
     return {
         "build": {name: _rate(size, span) for name, span in builds.items()},
-        "retrieval": {name: _summary(found) for name, found in times.items()},
+        "retrieval": {name: summarize_times(found) for name, found in times.items()},
         "ratio": {name: _ratio(times[OURS], times[name]) for name in times if name != OURS},
         "agreement": agreed,
-        "single_add": {name: _summary(found) for name, found in adds.items()},
+        "single_add": {name: summarize_times(found) for name, found in adds.items()},
         "peak_rss_mb": _peak(),
     }
 
@@ -128,7 +121,7 @@ def _build_rivals(notes: Sequence[Note], folder: Path) -> tuple[dict[str, Timing
     for kind in kinds:
         rival = kind(folder / kind.__name__)
         read = [note.text for note in notes] if kind is TantivyAlone else texts
-        spans[rival.name] = _time(rival.build, read)
+        spans[rival.name] = time_call(rival.build, read)
         rivals.append(rival)
     return spans, rivals
 
@@ -151,7 +144,7 @@ def _in_turn(systems: dict[str, Callable[[str], Any]], queries: Sequence[str]) -
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:  # whoever comes first finds the coldest caches
             if sum(span.wall for span in times[name]) < PATIENCE:
-                span = _time(systems[name], query)
+                span = time_call(systems[name], query)
                 if number >= len(warm):
                     times[name].append(span)
     return times
@@ -234,20 +227,20 @@ def recall(path: str, queries: Sequence[str]) -> dict[str, Any]:
         times = _in_turn(systems, queries)
         parts = [_parts(memory, query) for query in queries]
     return {
-        **{name: _summary(found) for name, found in times.items()},
+        **{name: summarize_times(found) for name, found in times.items()},
         "ratio": _ratio(times["recall"], times["search"]),
-        "parts": {name: _summary([part[name] for part in parts]) for name in parts[0]},
+        "parts": {name: summarize_times([part[name] for part in parts]) for name in parts[0]},
         "peak_rss_mb": _peak(),
-        "anonymous_mb": _anonymous(),
+        "anonymous_mb": read_anonymous(),
     }
 
 
 def _parts(memory: Memory, query: str) -> dict[str, Timing]:
     """Seconds of each step that recall takes after its search."""
     hits = memory.search(query, user_id="u")
-    found, counted = _clock(lambda: gather(query, hits, count=memory.count, cap=memory.cap))
-    vectors, embedded = _clock(lambda: memory.embedder([note.text for note in found.notes]))
-    x, described = _clock(
+    found, counted = clock(lambda: gather(query, hits, count=memory.count, cap=memory.cap))
+    vectors, embedded = clock(lambda: memory.embedder([note.text for note in found.notes]))
+    x, described = clock(
         lambda: features(
             budget=BUDGET,
             costs=found.costs,
@@ -257,8 +250,8 @@ def _parts(memory: Memory, query: str) -> dict[str, Timing]:
             types=query_type(query),
         )
     )
-    decision, routed = _clock(lambda: memory.router.decide(x, budget=BUDGET, available=ACTIONS))
-    _, written = _clock(lambda: operate(decision.action, found, BUDGET, count=memory.count))
+    decision, routed = clock(lambda: memory.router.decide(x, budget=BUDGET, available=ACTIONS))
+    _, written = clock(lambda: operate(decision.action, found, BUDGET, count=memory.count))
     return {
         "count tokens of candidates": counted, "embed candidates": embedded, "features": described, "route": routed,
         "features and route": _sum(described, routed), "the same with embedding": _sum(embedded, described, routed),
@@ -280,7 +273,7 @@ def small(path: str, own: str, seed: int, count: int) -> dict[str, Any]:
         for query in queries:
             assert crowded.search(query, user_id="small") == alone.search(query, user_id="small"), query
         times = _in_turn(systems, queries)
-    return {name: _summary(found) for name, found in times.items()} | {
+    return {name: summarize_times(found) for name, found in times.items()} | {
         "ratio": {verb: _ratio(times[f"{verb} crowded"], times[f"{verb} alone"]) for verb in ("search", "recall")}
     }
 
@@ -301,7 +294,7 @@ def imports(count: int) -> dict[str, Any]:
             if number:  # the first start reads the files from the disk, and compiles what has changed
                 found.append(Timing(*map(float, out.stdout.split())))
     least = {name: min(span.cpu for span in found) for name, found in times.items()}
-    return {name: {"best_cpu_ms": least[name] * 1e3, **_summary(found)} for name, found in times.items()} | {
+    return {name: {"best_cpu_ms": least[name] * 1e3, **summarize_times(found)} for name, found in times.items()} | {
         "ratio": _ratio(times["retcon"], times["numpy"]) | {"of_best_cpu": least["retcon"] / least["numpy"]}
     }
 
@@ -318,21 +311,11 @@ class _Stopwatch:
 
     def __iter__(self) -> Iterator[Note]:
         while True:
-            item, span = _clock(next, self._items, None)
+            item, span = clock(next, self._items, None)
             self.wall, self.cpu = self.wall + span.wall, self.cpu + span.cpu
             if item is None:
                 return
             yield item
-
-
-def _clock(call: Callable[..., Any], *args: Any, **options: Any) -> tuple[Any, Timing]:
-    wall, cpu = time.perf_counter(), time.thread_time()
-    out = call(*args, **options)
-    return out, Timing(time.perf_counter() - wall, time.thread_time() - cpu)
-
-
-def _time(call: Callable[..., Any], *args: Any, **options: Any) -> Timing:
-    return _clock(call, *args, **options)[1]
 
 
 def _sum(*spans: Timing) -> Timing:
@@ -341,13 +324,6 @@ def _sum(*spans: Timing) -> Timing:
 
 def _rate(notes: int, span: Timing) -> dict[str, float]:
     return {"seconds": span.wall, "notes_per_s": notes / span.wall, "notes_per_cpu_s": notes / span.cpu}
-
-
-def _summary(spans: Sequence[Timing]) -> dict[str, float]:
-    """Milliseconds at the median and at the 95th percentile, the median of the thread's own, and of how many calls."""
-    middle, high = np.percentile([span.wall for span in spans], (50, 95)) * 1e3
-    own = np.median([span.cpu for span in spans]) * 1e3
-    return {"p50_ms": float(middle), "p95_ms": float(high), "cpu_p50_ms": float(own), "calls": len(spans)}
 
 
 def _ratio(ours: Sequence[Timing], theirs: Sequence[Timing]) -> dict[str, float]:
@@ -362,15 +338,6 @@ def _peak() -> float:
     """Megabytes of memory at this process's highest; pages of the mapped file count while they are in use."""
     unit = 1e6 if sys.platform == "darwin" else 1e3
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-
-
-def _anonymous() -> float | None:
-    """Megabytes now that are no pages of a file; None where the system does not say."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return None
-    found = [line.split()[1] for line in status.read_text().splitlines() if line.startswith("RssAnon")]
-    return int(found[0]) / 1e3 if found else None
 
 
 STAGES: dict[str, Callable[..., dict[str, Any]]] = {

@@ -10,7 +10,7 @@ Everything here runs inside the caller's transaction, so that truth and index ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
@@ -43,8 +43,11 @@ class Doc(NamedTuple):
         return min(sum(weight * len(keys) for weight, keys in self.parts), LIMIT)
 
 
-def insert(connection: Database, scope: int, docs: Sequence[Doc], *, newest: bool) -> None:
-    """Index the docs. `newest` promises slots above all that the scope has indexed, which makes it an append."""
+def insert(connection: Database, scope: int, docs: Sequence[Doc], *, newest: bool, first: bool = False) -> None:
+    """Index the docs. `newest` promises slots above all that the scope has indexed, which makes it an append.
+
+    `first` promises that it has indexed none.
+    """
     if not docs:
         return
     docs = sorted(docs, key=lambda doc: doc.slot)
@@ -52,15 +55,17 @@ def insert(connection: Database, scope: int, docs: Sequence[Doc], *, newest: boo
     connection.executemany("INSERT INTO doc VALUES (?, ?, ?, ?, ?, ?)", _doc_rows(scope, docs, lengths, terms))
     _resize(connection, scope, len(docs), sum(lengths))
     groups = _by_term(terms, [doc.slot for doc in docs], lengths)
-    found = _posting_rows(connection, scope, [group[0] for group in groups])
+    found = {} if first else _posting_rows(connection, scope, [group[0] for group in groups])
     place = _append if newest else _insert_older
+    spilled: dict[int, Postings] = {}
     rows = [
         (scope, *group)
         if group[1] <= TAIL and group[0] not in found  # a new term: its entries are its tail
-        else place(connection, scope, found.get(group[0]), _Group(*group))
+        else place(connection, scope, found.get(group[0]), _Group(*group), spilled)
         for group in groups
     ]
     connection.executemany("INSERT OR REPLACE INTO posting VALUES (?, ?, ?, ?, ?, ?)", rows)
+    _spill(connection, scope, spilled, {} if first else _last_blocks(connection, scope, list(spilled)))
 
 
 _DocRow = tuple[int, int, int, int, bytes, bytes | None]
@@ -89,12 +94,17 @@ def remove(connection: Database, scope: int, slots: Iterable[int]) -> None:
 
 def read(connection: Database, scope: int, key: int, tail: bytes, *, df: int = -1) -> Iterator[Postings]:
     """All entries of a term, oldest first, in pieces; where the tail has all `df` of them, no block is looked for."""
-    if len(tail) != df * _TAIL_ENTRY.itemsize:
+    if not is_whole(tail, df):
         query = "SELECT data FROM block WHERE scope = ? AND term = ? ORDER BY first"
         for (data,) in connection.execute(query, (scope, key)):
             yield decode(data)
     if tail:
         yield decode_tail(tail)
+
+
+def is_whole(tail: bytes, df: int) -> bool:
+    """Whether the tail has all entries of the term."""
+    return len(tail) == df * _TAIL_ENTRY.itemsize
 
 
 def decode(data: bytes) -> Postings:
@@ -249,8 +259,6 @@ _Row = tuple[int, int, int, bytes]  # df, peak, low, tail
 
 
 def _posting_rows(connection: Database, scope: int, keys: Sequence[int]) -> dict[int, _Row]:
-    if connection.execute("SELECT 1 FROM posting WHERE scope = ? LIMIT 1", (scope,)).fetchone() is None:
-        return {}
     query = f"SELECT term, df, peak, low, tail FROM posting WHERE scope = ? AND term {IN}"
     return {term: (df, peak, low, tail) for term, df, peak, low, tail in connection.execute(query, (scope, Many(keys)))}
 
@@ -259,36 +267,57 @@ def _grow(row: _Row | None, new: _Group) -> tuple[int, int, int]:
     return (row[0] + new.df, max(row[1], new.peak), min(row[2], new.low)) if row else (new.df, new.peak, new.low)
 
 
-def _append(connection: Database, scope: int, row: _Row | None, new: _Group) -> tuple[int, int, int, int, int, bytes]:
+_NewRow = tuple[int, int, int, int, int, bytes]  # of `posting`
+
+
+def _append(_: Database, scope: int, row: _Row | None, new: _Group, spilled: dict[int, Postings]) -> _NewRow:
+    """The posting row with newer entries; a tail that is full is `spilled`."""
     tail = row[3] + new.data if row else new.data
     if len(tail) > TAIL * _TAIL_ENTRY.itemsize:
-        _spill(connection, scope, new.key, decode_tail(tail))
+        spilled[new.key] = decode_tail(tail)
         tail = b""
     return scope, new.key, *_grow(row, new), tail
 
 
-def _spill(connection: Database, scope: int, key: int, entries: Postings) -> None:
-    """Move entries that lie behind every block of the term into blocks, filling the last one first."""
-    query = "SELECT id, first, data FROM block WHERE scope = ? AND term = ? ORDER BY first DESC LIMIT 1"
-    last = connection.execute(query, (scope, key)).fetchone()
-    if last is not None and len(last[2]) < 8 * BLOCK:
-        entries = concat([decode(last[2]), entries])
-        full = encode(_slice(entries, 0, BLOCK))
-        connection.execute("UPDATE block SET data = ? WHERE id = ? AND scope = ?", (full, last[0], scope))
-        entries = _slice(entries, BLOCK, len(entries.slots))
-    rows = [
-        (scope, key, int(entries.slots[start]), encode(_slice(entries, start, start + BLOCK)))
-        for start in range(0, len(entries.slots), BLOCK)
-    ]
+_LAST_BLOCKS = f"""
+SELECT block.term, block.id, block.data FROM block JOIN (
+  SELECT term, max(first) AS first FROM block WHERE scope = ? AND term {IN} GROUP BY term
+) AS last ON last.term = block.term AND last.first = block.first WHERE block.scope = ? AND length(block.data) < ?
+"""
+
+
+def _last_blocks(connection: Database, scope: int, keys: Sequence[int]) -> dict[int, tuple[int, bytes]]:
+    """The last block of each of the terms, by its id, where it has room."""
+    if not keys:
+        return {}
+    rows = connection.execute(_LAST_BLOCKS, (scope, Many(keys), scope, 8 * BLOCK))
+    return {term: (block, data) for term, block, data in rows}
+
+
+def _spill(
+    connection: Database, scope: int, spilled: Mapping[int, Postings], last: Mapping[int, tuple[int, bytes]]
+) -> None:
+    """Move entries that lie behind every block of their terms into blocks, filling the last ones first."""
+    rows: list[tuple[int, int, int, bytes]] = []
+    for key, entries in spilled.items():
+        if key in last:
+            block, data = last[key]
+            entries = concat([decode(data), entries])
+            full = encode(_slice(entries, 0, BLOCK))
+            connection.execute("UPDATE block SET data = ? WHERE id = ? AND scope = ?", (full, block, scope))
+            entries = _slice(entries, BLOCK, len(entries.slots))
+        for start in range(0, len(entries.slots), BLOCK):
+            some = _slice(entries, start, start + BLOCK)
+            rows.append((scope, key, int(some.slots[0]), encode(some)))
     connection.executemany("INSERT INTO block (scope, term, first, data) VALUES (?, ?, ?, ?)", rows)
 
 
 def _insert_older(
-    connection: Database, scope: int, row: _Row | None, new: _Group
-) -> tuple[int, int, int, int, int, bytes]:
+    connection: Database, scope: int, row: _Row | None, new: _Group, spilled: dict[int, Postings]
+) -> _NewRow:
     """The posting row after entries with older slots went to where they belong: a block, or the tail."""
     if row is None:
-        return _append(connection, scope, row, new)
+        return _append(connection, scope, row, new, spilled)
     tail, entries, at = decode_tail(row[3]), decode_tail(new.data), 0
     while at < new.df:
         block = _find_block(connection, scope, new.key, int(entries.slots[at]))

@@ -20,6 +20,11 @@ from retcon.store.rows import NOTE, SUMMED, read_note, sum_note
 def language_of(connection: Database) -> Language:
     """The language that the store is indexed in."""
     (name,) = connection.execute("SELECT language FROM seal").fetchone()
+    return find_language(name)
+
+
+def find_language(name: str) -> Language:
+    """The language that a store names."""
     if find_name(name) != name:
         what = f"the store is indexed in {str(name)[:40]!r}, which this installation does not know"
         raise StoreError(f"{what}: install a newer PyStemmer, or 'retcon reindex --language english'")

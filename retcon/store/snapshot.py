@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retcon import deadline
+from retcon.language import Language
 from retcon.note import Filter, Note, Scope
 from retcon.store import Facts, Forward, Nearest, Passages, Postings, TermStats, postings, seal, vectors
-from retcon.store.database import IN, Database, Many, Rows
+from retcon.store.database import IN, Database, Many
 from retcon.store.indexes import Indexes
 from retcon.store.matrices import Matrices
 from retcon.store.rows import NOTE, SLOT, check_of, conditions, facts, read_note
@@ -29,11 +31,13 @@ class SqlSnapshot:
         scopes: Sequence[tuple[int, int, int, int]],
         matrices: Matrices | None = None,
         indexes: Indexes | None = None,
+        *,
+        language: Language | None = None,
     ) -> None:
         """`scopes` holds (id, notes, length, slots) of each scope; vectors may be held in memory, or in an index."""
         self._connection, self._matrices = connection, matrices or Matrices()
         self._indexes = indexes or Indexes(":memory:")
-        self.language = seal.language_of(connection)
+        self.language = language or seal.language_of(connection)
         self._ids = [row[0] for row in scopes]
         self._starts = np.concatenate(([0], np.cumsum([row[3] for row in scopes], dtype=np.int64)))
         self._start = dict(zip(self._ids, self._starts.tolist(), strict=False))
@@ -63,9 +67,13 @@ class SqlSnapshot:
         parts = []
         for scope, df, tail in self._rows[key]:
             start = np.uint32(self._start[scope])
-            for part in postings.read(self._connection, scope, key, tail, df=df):
+            for part in self._list(scope, key, tail, df):
                 parts.append(Postings(part.slots + start, part.counts, part.lengths) if start else part)
         return postings.concat(parts)
+
+    def _list(self, scope: int, key: int, tail: bytes, df: int) -> Iterator[Postings]:
+        """The entries of a term in one scope, in pieces."""
+        return postings.read(self._connection, scope, key, tail, df=df)
 
     def forward(self, slots: NDArray[np.int64], keys: Sequence[int]) -> Forward:
         """How often each of the notes holds each of the terms, and how long the notes are."""
@@ -168,14 +176,17 @@ class SqlSnapshot:
     def recent(self, limit: int, only: Filter) -> list[int]:
         """Slots of the newest current notes that pass the filter, newest first."""
         where, values = conditions(Scope(), only)
+        check = check_of(only)
+        one = len(self._ids) == 1  # slots are in the order of `seq`, and have an index
         query = (
             f"SELECT note.scope, note.slot, {facts(only)} FROM note "
             f"LEFT JOIN note AS newer ON newer.supersedes = note.seq "
-            f"WHERE note.scope {IN} AND newer.seq IS NULL AND {' AND '.join(where)} ORDER BY note.seq DESC"
+            f"WHERE note.scope {'= ?' if one else IN} AND newer.seq IS NULL AND {' AND '.join(where)} "
+            f"ORDER BY {'note.slot' if one else 'note.seq'} DESC{f' LIMIT {int(limit)}' if check is None else ''}"
         )
+        whose = self._ids[0] if one else Many(self._ids)
         found: list[int] = []
-        check = check_of(only)
-        for scope, slot, *row in self._connection.execute(query, (Many(self._ids), *values)):
+        for scope, slot, *row in self._connection.execute(query, (whose, *values)):
             if check is not None and not check(row):
                 continue
             found.append(self._start[scope] + slot)
@@ -236,7 +247,7 @@ class SqlSnapshot:
             for slot, data in self._connection.execute(query, (scope, Many(local))):
                 yield self._start[scope] + slot, data
 
-    def _rows_of(self, query: str, scope: int, values: Sequence[int]) -> Rows:
+    def _rows_of(self, query: str, scope: int, values: Sequence[int]) -> Iterable[Any]:
         """The rows of a query that ends with the column which must have one of the values."""
         if len(values) > FEW:
             return self._connection.execute(f"{query} {IN}", (scope, Many(values)))

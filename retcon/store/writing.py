@@ -30,6 +30,7 @@ class _OpenScope:
     ids: tuple[str, str, str]
     next_slot: int
     saved_slot: int  # next_slot as the file has it
+    began_empty: bool = False  # no note was ever in it before this add
     pending: dict[int, postings.Doc] = field(default_factory=dict)  # by slot, not yet in the index
 
 
@@ -48,7 +49,7 @@ class _Turn(NamedTuple):
     keys: Sequence[int]  # terms that it lends to the turn after it
 
 
-_NO_TURN = _Turn(None, None, ())
+NO_TURN = _Turn(None, None, ())
 _to_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
 
 
@@ -127,7 +128,8 @@ class Writer:
         """Write the index entries that wait."""
         for scope in self.scopes.values():
             if scope.next_slot > scope.saved_slot:
-                postings.insert(self.connection, scope.id, list(scope.pending.values()), newest=True)
+                docs, first = list(scope.pending.values()), scope.saved_slot == 0
+                postings.insert(self.connection, scope.id, docs, newest=True, first=first)
                 scope.pending.clear()
                 update = "UPDATE scope SET slots = ?, total = total + ? WHERE id = ?"
                 self.connection.execute(update, (scope.next_slot, scope.next_slot - scope.saved_slot, scope.id))
@@ -147,13 +149,16 @@ class Writer:
         return self.next_seq
 
     def _scope(self, note: Note) -> _OpenScope:
-        ids = (note.user_id or "", note.agent_id or "", note.run_id or "")
+        ids = key_of(note)
         if ids not in self.scopes:
             self.connection.execute("INSERT OR IGNORE INTO scope (user_id, agent_id, run_id) VALUES (?, ?, ?)", ids)
             query = "SELECT id, slots FROM scope WHERE user_id = ? AND agent_id = ? AND run_id = ?"
             scope, slots = self.connection.execute(query, ids).fetchone()
-            self.scopes[ids] = _OpenScope(scope, ids, slots, slots)
+            self._open_scope(scope, ids, slots)
         return self.scopes[ids]
+
+    def _open_scope(self, scope: int, ids: tuple[str, str, str], slots: int) -> None:
+        self.scopes[ids] = _OpenScope(scope, ids, slots, slots, slots == 0)
 
     def _before(self, scope: _OpenScope, note: Note) -> _Turn:
         """The turn before this one: the one it names, else the newest of its session."""
@@ -167,13 +172,19 @@ class Writer:
             if found is None:
                 raise NotFoundError(note.follows)
         elif note.session is None:
-            return _NO_TURN
+            return NO_TURN
         elif newest is not None:
             return newest
+        elif scope.began_empty:
+            return NO_TURN
         else:
             query = "SELECT id, seq, text FROM note WHERE scope = ? AND session = ? ORDER BY seq DESC LIMIT 1"
             found = self.connection.execute(query, (scope.id, note.session)).fetchone()
-        return _Turn(found[0], found[1], context_keys(found[2], self.language)) if found else _NO_TURN
+        return self._turn(found) if found else NO_TURN
+
+    def _turn(self, row: Sequence[Any]) -> _Turn:
+        """The turn in a row of id, seq and text."""
+        return _Turn(row[0], row[1], context_keys(row[2], self.language))
 
     def _take_out_superseded(self, scope: _OpenScope, note: Note, supersedes: str) -> int:
         """Seq of the note that this one corrects, taken out of the index."""
@@ -198,6 +209,11 @@ class Writer:
         if self.stored is not None:
             self.stored.read_again(supersedes)
         return int(seq)
+
+
+def key_of(note: Note) -> tuple[str, str, str]:
+    """Whose note it is, as the table of scopes says it."""
+    return note.user_id or "", note.agent_id or "", note.run_id or ""
 
 
 class Stored:

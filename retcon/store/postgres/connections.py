@@ -31,14 +31,15 @@ from retcon import deadline
 from retcon.errors import BusyError, DeadlineError, RetconError, StoreError
 from retcon.store.checksum import total
 from retcon.store.database import Damage
+from retcon.store.postgres import bulk
 from retcon.store.postgres.migrations import SHARDS
 from retcon.store.postgres.statements import to_postgres
+from retcon.store.postgres.texts import decode_text, encode_text
 from retcon.store.postgres.url import Place
 
 RV = TypeVar("RV")
 
 GRACE = 5.0  # seconds that the server has to say itself that a statement took too long
-_MARK = "\ue000"  # stands before what PostgreSQL cannot hold: NUL; so it stands before itself, too
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 
@@ -94,18 +95,14 @@ class _TextDumper(Dumper):
     oid = 25
 
     def dump(self, obj: Any) -> bytes:
-        text = str(obj)
-        if "\0" in text or _MARK in text:
-            text = text.replace(_MARK, _MARK + "e").replace("\0", _MARK + "n")
-        return text.encode()
+        return encode_text(str(obj))
 
 
 class _TextLoader(Loader):
     """The texts as they were."""
 
     def load(self, data: Any) -> str:
-        text = bytes(data).decode()
-        return text.replace(_MARK + "n", "\0").replace(_MARK + "e", _MARK) if _MARK in text else text
+        return decode_text(bytes(data))
 
 
 class _BinaryTextLoader(_TextLoader):
@@ -132,6 +129,8 @@ class PostgresConnection:
         rows = list(parameters)
         if len(rows) == 1:
             return self.execute(sql, rows[0])
+        if len(rows) > bulk.FEW and (found := bulk.find(sql)) is not None:
+            return self.session.execute(found.statement, bulk.encode(found, rows))
         cursor = self.session.cursor()
         if rows:
             cursor.executemany(to_postgres(sql), rows)
@@ -191,6 +190,7 @@ class Connections:
     def _set_up(self, session: Session) -> None:
         session.limit = self.timeout
         session.adapters.register_dumper(str, _TextDumper)
+        bulk.register(session.adapters)
         for oid in (25, 1043, 19, 705):
             session.adapters.register_loader(oid, _TextLoader)
             session.adapters.register_loader(oid, _BinaryTextLoader)

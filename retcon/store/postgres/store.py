@@ -14,21 +14,22 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from retcon import deadline
 from retcon.errors import StoreError
 from retcon.language import Language
-from retcon.note import Filter, Note
-from retcon.store import Progress, deleting, seal, vectors
-from retcon.store.database import IN, Database, Many, Rows, translate_damage
+from retcon.note import Filter, Note, Scope
+from retcon.store import Progress, Snapshot, deleting, seal, vectors
+from retcon.store.database import IN, Database, Many, translate_damage
 from retcon.store.indexes import Indexes
 from retcon.store.matrices import Matrices
 from retcon.store.places import beside
 from retcon.store.postgres import purging
+from retcon.store.postgres.ahead import AheadSnapshot, open_view
 from retcon.store.postgres.connections import Connections, InTheWayError, LostConnectionError, PostgresConnection
 from retcon.store.postgres.migrations import STEPS, check_server, migrate, schema_problems
 from retcon.store.postgres.statements import to_postgres
 from retcon.store.postgres.url import parse
+from retcon.store.postgres.writing import PostgresWriter
 from retcon.store.rows import conditions
-from retcon.store.snapshot import SqlSnapshot
 from retcon.store.sql import NOTHING, SqlStore, Touches
-from retcon.store.writing import BATCH, Writer
+from retcon.store.writing import BATCH, key_of
 
 if TYPE_CHECKING:
     from retcon.store.checking import Check
@@ -63,34 +64,15 @@ def _again(*, repeatable: bool) -> Callable[[Callable[Concatenate[Any, P], T]], 
     return decorate
 
 
-class PostgresSnapshot(SqlSnapshot):
-    """The same view, read with lists as single values."""
-
-    def _rows_of(self, query: str, scope: int, values: Sequence[int]) -> Rows:
-        return self._connection.execute(f"{query} {IN}", (scope, Many(values)))
-
-
-class PostgresWriter(Writer):
-    """The same adds, with numbers from the server's sequence: others add at the same time."""
-
-    seqs: Iterator[int] = iter(())
-
-    def write(self, notes: Sequence[Note]) -> None:
-        """Store each note unless it is there already; refuse an id that another text has."""
-        if notes:
-            query = "SELECT nextval(pg_get_serial_sequence('note', 'seq')) FROM generate_series(1, ?)"
-            self.seqs = iter([row[0] for row in self.connection.execute(query, (len(notes),))])
-        super().write(notes)
-
-    def _take_seq(self) -> int:
-        self.added += 1
-        return next(self.seqs)
+class PostgresSnapshot(AheadSnapshot):
+    """The same view, read in few statements."""
 
 
 class PostgresStore(SqlStore):
     """Notes in a PostgreSQL database, which many programs may use at once."""
 
-    snapshots, writers = PostgresSnapshot, PostgresWriter
+    snapshots: type[PostgresSnapshot] = PostgresSnapshot
+    writers = PostgresWriter
     rewrites_by_itself = False  # nobody else could read meanwhile
     no_backup = "pg_dump saves a database; 'retcon migrate --from postgresql://... --to FILE' copies it into a file"
     _connections: Connections
@@ -153,6 +135,14 @@ class PostgresStore(SqlStore):
     @_again(repeatable=True)
     def _add_again(self, notes: Sequence[Note], progress: Progress | None) -> list[str]:
         return super().add(notes, progress=progress)
+
+    @contextlib.contextmanager
+    def snapshot(self, scope: Scope) -> Iterator[Snapshot]:
+        """One consistent view of the scope's notes and index, for as long as the block runs."""
+        with self._read() as connection:
+            language, scopes, expiring = open_view(connection, scope)
+            held = (connection, scopes, self._matrices, self._indexes)
+            yield self.snapshots(*held, language=language, expiring=expiring)
 
     # -- the database ------------------------------------------------------------------------------------------------
 
@@ -222,10 +212,11 @@ class PostgresStore(SqlStore):
         with self._connections.using():
             first = next(batches, [])
             few = len(first) < BATCH
-            keys = {(note.user_id or "", note.agent_id or "", note.run_id or "") for note in first}
+            keys = {key_of(note) for note in first}
             with self._connections.write(limited=few) as connection:
                 self._connections.lock(connection, self._locks(keys) if few else None)
-                yield connection, chain([first] if first else [], batches)
+                with contextlib.nullcontext() if few else connection.session.pipeline():  # the server works meanwhile
+                    yield connection, chain([first] if first else [], batches)
 
     def _keys(self, connection: PostgresConnection, touches: Touches) -> list[int] | None:
         """The locks of the scopes that a write touches; None where it locks the store."""
