@@ -22,7 +22,6 @@ from retcon import Memory, Note, Scope
 from retcon.errors import BusyError, DeadlineError, InputError, MissingExtraError, SchemaError, StoreError
 from retcon.note import Filter
 from retcon.store import places
-from retcon.store.indexes import Indexes
 from retcon.store.postgres import PostgresStore, connections, is_there
 from retcon.store.postgres.migrations import STEPS
 from retcon.store.postgres.url import parse
@@ -297,7 +296,7 @@ def test_a_large_pool_of_vectors_has_an_index_in_memory_that_finds_what_an_exact
                 return [note.id for note in snapshot.fetch(found.slots.tolist())]
 
         exact = nearest()
-        memory.store._indexes = Indexes(":memory:", least=100)
+        memory.store._indexes.least = 100
         memory.store.refresh_indexes(Scope("ann"), "test")
         assert memory.store._indexes._held
         assert len(set(nearest()) & set(exact)) >= 9
