@@ -128,7 +128,7 @@ class PostgresStore(SqlStore):
         """Opens the store that the URL names, or makes it; `language` is that of one which holds no note yet."""
         place = parse(url) if schema is None else replace(parse(url), schema=schema)
         self.path, self.timeout, self.schema = place.shown, place.timeout, place.schema
-        self.beside = beside(url)
+        self.beside, self.at_once = beside(url), place.pool_size
         self._connections = Connections(place)
         self._matrices, extension = Matrices(), Extension()
         with self._connections.translating(), contextlib.closing(self._connections.open_one()) as session:
