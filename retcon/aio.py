@@ -175,7 +175,7 @@ def _start(work: Callable[[], T]) -> Future[T]:
         starter.shutdown(wait=False)
 
 
-def _close_unwanted(made: Future[AsyncMemory]) -> None:
+def _close_unwanted(made: Future[Any]) -> None:
     """Close a memory that was opened for somebody who has gone."""
     if not made.cancelled() and made.exception() is None:
         made.result().memory.close()

@@ -73,7 +73,8 @@ def fresh(vector_cluster: Cluster) -> Iterator[tuple[str, Connection]]:
 
 def rows_of(count: int, dim: int, seed: int = 0) -> NDArray[np.float32]:
     made = np.random.default_rng(seed).normal(size=(count, dim)).astype(np.float32)
-    return made / np.linalg.norm(made, axis=1, keepdims=True)
+    made /= np.linalg.norm(made, axis=1, keepdims=True)
+    return made
 
 
 def keep(
