@@ -432,9 +432,11 @@ def test_check_and_doctor_say_whether_pgvector_is_in_use(url: str, db: object) -
         memory.add("a cat")
     assert document("doctor", "--db", url, "--json")["store"]["pgvector"].startswith("0.")
     assert "pgvector 0." in run("doctor", "--db", url).stdout
-    assert document("check", "--db", url, "--json")["hints"][0].startswith("pgvector 0.")
+    assert document("check", "--db", url, "--json")["hints"][0].startswith("vectors: pgvector 0.")
     off = url + "&pgvector=off"
-    assert document("check", "--db", off, "--json")["hints"] == ["pgvector not in use: switched off in the URL"]
+    assert document("check", "--db", off, "--json")["hints"] == [
+        "vectors: pgvector not in use: switched off in the URL"
+    ]
 
 
 def test_a_word_for_pgvector_that_is_no_switch_is_refused(url: str) -> None:

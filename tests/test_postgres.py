@@ -286,7 +286,7 @@ def test_a_large_pool_of_vectors_has_an_index_in_memory_that_finds_what_an_exact
     draw = np.random.default_rng(3)
     rows = draw.normal(size=(400, 16)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    with Memory(url) as memory:
+    with Memory(url + "&pgvector=off") as memory:
         memory.add([{"text": f"note {number}", "id": f"n{number}"} for number in range(400)], user_id="ann")
         memory.store.put_vectors("test", [(f"n{number}", row[None]) for number, row in enumerate(rows)])
 

@@ -45,7 +45,7 @@ def _check(connection: PostgresConnection, schema: str, near: Near) -> Check:
     for finder in (*SHARED, copies):
         problems += _look(finder, connection)
     (notes,) = connection.execute("SELECT count(*) FROM note").fetchone() or (0,)
-    return Check(int(notes), tuple(dict.fromkeys(problems)), (f"pgvector {near.said(connection)}",))
+    return Check(int(notes), tuple(dict.fromkeys(problems)), (f"vectors: pgvector {near.said(connection)}",))
 
 
 def _look(finder: Finder, connection: PostgresConnection) -> list[Problem]:
