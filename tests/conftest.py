@@ -95,6 +95,16 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def vector_cluster() -> Iterator[Cluster]:
+    """Another one, which has the extension pgvector."""
+    programs = clusters.binaries_with_pgvector()
+    if programs is None:
+        pytest.skip(clusters.PGVECTOR)
+    with clusters.started(programs) as running:
+        yield running
+
+
 @pytest.fixture
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path | str]:
     """Where a new store may be: a file, or in tests marked `both_stores` also a URL on a PostgreSQL server."""

@@ -137,8 +137,11 @@ def test_a_snapshot_does_not_see_vectors_that_came_after_it(path: Path) -> None:
             assert set(snapshot.nearest(name, vector, 99, Filter()).slots.tolist()) == before
 
 
-def test_matrices_of_all_scopes_together_stay_within_their_bytes(path: Path) -> None:
-    with Memory(path, embedder=Letters(), retriever="dense") as memory:
+def test_matrices_of_all_scopes_together_stay_within_their_bytes(path: Path | str) -> None:
+    here = (
+        f"{path}&pgvector=off" if isinstance(path, str) else path
+    )  # a server that compares them itself holds none here
+    with Memory(here, embedder=Letters(), retriever="dense") as memory:
         for user in range(6):
             memory.add([f"{word} {user}" for word in WORDS], user_id=f"u{user}")
         one = 10 * Letters.dim * 4

@@ -22,7 +22,6 @@ from retcon import Memory, Note, Scope
 from retcon.errors import BusyError, DeadlineError, InputError, MissingExtraError, SchemaError, StoreError
 from retcon.note import Filter
 from retcon.store import places
-from retcon.store.indexes import Indexes
 from retcon.store.postgres import PostgresStore, connections, is_there
 from retcon.store.postgres.migrations import STEPS
 from retcon.store.postgres.url import parse
@@ -287,7 +286,7 @@ def test_a_large_pool_of_vectors_has_an_index_in_memory_that_finds_what_an_exact
     draw = np.random.default_rng(3)
     rows = draw.normal(size=(400, 16)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    with Memory(url) as memory:
+    with Memory(url + "&pgvector=off") as memory:
         memory.add([{"text": f"note {number}", "id": f"n{number}"} for number in range(400)], user_id="ann")
         memory.store.put_vectors("test", [(f"n{number}", row[None]) for number, row in enumerate(rows)])
 
@@ -297,7 +296,7 @@ def test_a_large_pool_of_vectors_has_an_index_in_memory_that_finds_what_an_exact
                 return [note.id for note in snapshot.fetch(found.slots.tolist())]
 
         exact = nearest()
-        memory.store._indexes = Indexes(":memory:", least=100)
+        memory.store._indexes.least = 100
         memory.store.refresh_indexes(Scope("ann"), "test")
         assert memory.store._indexes._held
         assert len(set(nearest()) & set(exact)) >= 9

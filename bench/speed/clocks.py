@@ -51,12 +51,12 @@ def read_anonymous() -> float | None:
 def machine_facts() -> dict[str, Any]:
     """Where it was measured."""
     return {
-        "processor": _processor(), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}",
+        "processor": processor(), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(), "sqlite": sqlite3.sqlite_version,
     }  # fmt: skip
 
 
-def _processor() -> str:
+def processor() -> str:
     cpu = Path("/proc/cpuinfo")
     if cpu.exists():
         for line in cpu.read_text().splitlines():

@@ -284,7 +284,7 @@ def _store_lines(store: dict[str, Any]) -> list[tuple[str, str]]:
     counts = ", ".join(show.plural(store[f"{name}s"], name) for name in ("note", "scope", "record", "vector"))
     size = f"{show.size(store['bytes'])}, write-ahead log {show.size(store['wal_bytes'])}"
     if "server" in store:
-        size = f"{store['server']}, {show.size(store['bytes'])}"
+        size = f"{store['server']}, pgvector {store['pgvector']}, {show.size(store['bytes'])}"
     lines = [
         ("store", path),
         ("", f"schema {store['schema']}, indexed in {store['language']}, {counts}"),

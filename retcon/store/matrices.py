@@ -44,7 +44,8 @@ class Matrix:
             keep &= allowed[slots]
         at = np.flatnonzero(keep)
         if len(at) > k:
-            at = at[np.argpartition(-best[at], k - 1)[:k]]
+            at = at[best[at] >= np.partition(best[at], len(at) - k)[len(at) - k]]
+            at = at[np.lexsort((slots[at], -best[at]))[:k]]  # of equals the oldest, as everywhere
         return Nearest(slots[at], best[at].astype(np.float64), self._parts(scores, at))
 
     def _parts(self, scores: NDArray[np.float32], notes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -17,6 +17,7 @@ from retcon.store.database import IN, Database, Many
 from retcon.store.indexes import Indexes
 from retcon.store.matrices import Matrices
 from retcon.store.rows import NOTE, SLOT, check_of, conditions, facts, read_note
+from retcon.store.vectors import Pool
 
 FEW = 100  # values up to which a statement names each; for more one JSON list is quicker than to prepare it anew
 STEP = 20  # values by which statements differ, so that they are few and stay prepared
@@ -196,8 +197,15 @@ class SqlSnapshot:
 
     def nearest(self, embedder: str, vector: NDArray[np.float32], k: int, only: Filter) -> Nearest:
         """The k notes that pass the filter and are closest to the vector, by this embedder."""
-        found, allowed = [], self.mask(only)
-        for pool in vectors.find_pools(self._connection, embedder, self._ids):
+        pools = vectors.find_pools(self._connection, embedder, self._ids)
+        return best_of(self._search(pools, vector, k, self.mask(only)), k)
+
+    def _search(
+        self, pools: Sequence[Pool], vector: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None
+    ) -> list[Nearest]:
+        """The k closest notes of each pool that are allowed, or more of them."""
+        found = []
+        for pool in pools:
             start = self._start[pool.scope]
             mask = None if allowed is None else allowed[start : self._ends[pool.scope]]
             listed = self._indexes.search(self._connection, pool, vector, k, mask)
@@ -208,7 +216,7 @@ class SqlSnapshot:
                 deadline.check()
                 near = block.search(vector, k, mask)
                 found.append(Nearest(near.slots + start, near.scores, near.parts))
-        return _best(found, k)
+        return found
 
     def cosines(self, embedder: str, vector: NDArray[np.float32], slots: Sequence[int]) -> Nearest:
         """How close each of these notes is to the vector; those without one of this embedder are left out."""
@@ -265,7 +273,7 @@ class SqlSnapshot:
                 yield self._ids[owner], (places[owners == owner] - self._starts[owner]).tolist()
 
 
-def _best(found: Sequence[Nearest], k: int) -> Nearest:
+def best_of(found: Sequence[Nearest], k: int) -> Nearest:
     """The k best of several finds."""
     if not found:
         return Nearest(np.empty(0, np.int64), np.empty(0, np.float64), np.empty(0, np.int64))

@@ -69,6 +69,7 @@ class SqlStore(ABC):
     beside: str  # what the names of a server's own files begin with
     in_memory = False
     rewrites_by_itself = True  # to purge what was deleted, in the background and when it is closed
+    at_once: int | None = None  # calls that it serves at the same time; None: as many as come
     limited = True  # whether a statement has a time-out, where the store knows any
     no_backup = "a memory without a file has no backup: export it"
     snapshots: type[SqlSnapshot] = SqlSnapshot

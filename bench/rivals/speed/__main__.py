@@ -31,7 +31,7 @@ from bench.rivals.speed.page import report
 from bench.rivals.speed.process import Limits, Process, StoppedError
 from bench.rivals.speed.systems import OURS, OURS_VECTORS, RIVALS, SYSTEMS
 from bench.rivals.speed.vectors import make_pools
-from bench.speed.__main__ import processor
+from bench.speed.clocks import processor
 from bench.speed.hybrid import Made
 
 SIZES = (1_000, 100_000, 1_000_000)

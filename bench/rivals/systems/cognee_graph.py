@@ -21,7 +21,8 @@ from typing import Any
 from bench.rivals.base import TOP_K, Setup, batches
 from bench.rivals.encoder import DIM, NAME, Encoder, find_folder
 from bench.rivals.endpoint import Call
-from bench.rivals.server import Said, Service, serve
+from bench.rivals.say import Said
+from bench.rivals.server import Service, serve
 from retcon.note import Note
 from retcon.pack import render
 

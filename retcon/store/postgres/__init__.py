@@ -15,7 +15,7 @@ from retcon.store.postgres.url import parse
 def check_url(url: str, *, mend: bool = False) -> Check:
     """The check of the store at that URL; with `mend` after a repair."""
     with closing(PostgresStore(url, strict=False)) as store:
-        return repair(store._connections) if mend else store.check()
+        return repair(store._connections, store._indexes) if mend else store.check()
 
 
 def is_there(url: str) -> bool:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from retcon.errors import StoreError
-from retcon.store.checking import SHARED, SHOWN, Check, Finder, Problem, count_again, drop_damaged
+from retcon.store.checking import REPAIR, SHARED, SHOWN, Check, Finder, Problem, count_again, drop_damaged
 from retcon.store.database import Damage
 from retcon.store.postgres.connections import PostgresConnection
 from retcon.store.postgres.migrations import schema_problems
+from retcon.store.postgres.near import Near, near_problems
 from retcon.store.reindexing import rebuild_index
 
 if TYPE_CHECKING:
@@ -21,29 +22,30 @@ RESTORE = "restore a backup of the database (pg_restore), or save what is sound 
 REMADE = "take the schema from a sound store, or copy this one to a new schema: 'retcon migrate'"
 
 
-def check(connections: Connections) -> Check:
+def check(connections: Connections, near: Near) -> Check:
     """What is wrong with the store, all of it in one view."""
     with connections.read(limited=False) as connection:
-        return _check(connection, connections.place.schema)
+        return _check(connection, connections.place.schema, near)
 
 
-def repair(connections: Connections) -> Check:
+def repair(connections: Connections, near: Near) -> Check:
     """What is still wrong once index and seal were made again, and damaged records and replies dropped."""
     with connections.write(limited=False) as connection:
         connections.lock(connection, None)
         drop_damaged(connection)
         rebuild_index(connection)
         count_again(connection)
-    return check(connections)
+    return check(connections, near)
 
 
-def _check(connection: PostgresConnection, schema: str) -> Check:
+def _check(connection: PostgresConnection, schema: str, near: Near) -> Check:
     missing = schema_problems(connection.session, schema)
     problems = [Problem("schema", problem, REMADE) for problem in missing]
-    for finder in SHARED:
+    copies: Finder = ("derived", REPAIR, lambda view: near_problems(view, near.extension))
+    for finder in (*SHARED, copies):
         problems += _look(finder, connection)
     (notes,) = connection.execute("SELECT count(*) FROM note").fetchone() or (0,)
-    return Check(int(notes), tuple(dict.fromkeys(problems)))
+    return Check(int(notes), tuple(dict.fromkeys(problems)), (f"vectors: pgvector {near.said(connection)}",))
 
 
 def _look(finder: Finder, connection: PostgresConnection) -> list[Problem]:

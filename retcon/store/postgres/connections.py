@@ -76,13 +76,16 @@ class Session(psycopg.Connection[Any]):
 
 
 def _until(gen: PQGen[RV], end: float) -> PQGen[RV]:
-    """The same, with an error once nothing was to be read or written at `end`."""
+    """The same, with an error once nothing was to be read or written at `end`; bytes that come then have some time."""
+    late = math.inf  # from when on nothing is waited for: a program that was stopped for a while still reads its answer
     try:
         wanted = next(gen)
         while True:
             ready = yield wanted
-            if not ready and time.monotonic() >= end:
+            now = time.monotonic()
+            if now >= end and (not ready or now >= late):
                 raise SilenceError("no answer in time")
+            late = min(late, now + GRACE) if now >= end else math.inf
             wanted = gen.send(ready)
     except StopIteration as stop:
         found: RV = stop.value

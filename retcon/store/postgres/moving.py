@@ -55,6 +55,7 @@ class SchemaDraft:
 
     def finish(self) -> None:
         """Let the draft take its goal's name, in one transaction."""
+        self.store.copy_vectors()
         self.store.close()
         with (
             self._goal.translating(), contextlib.closing(self._goal.open_one()) as session, session.transaction(),

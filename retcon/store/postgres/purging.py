@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from psycopg import errors
 
 from retcon.store import seal
+from retcon.store.postgres import near
 from retcon.store.postgres.connections import PostgresConnection, Session
 from retcon.store.postgres.migrations import TABLES
 from retcon.store.purging import PATIENCE
@@ -36,7 +37,7 @@ def purge(connections: Connections, *, at: str) -> bool:
         if not _is_seen_by_nobody(session):
             return False
         try:
-            for table in TABLES:
+            for table in (*TABLES, *near.tables(session)):
                 session.execute(f"VACUUM (FULL) {table}")
         except (errors.LockNotAvailable, errors.DeadlockDetected):
             return False

@@ -6,29 +6,33 @@ import contextlib
 import functools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from retcon import deadline
 from retcon.errors import StoreError
 from retcon.language import Language
 from retcon.note import Filter, Note, Scope
-from retcon.store import Progress, Snapshot, deleting, seal, vectors
+from retcon.store import Nearest, Progress, Snapshot, deleting, seal, vectors
 from retcon.store.database import IN, Database, Many, translate_damage
-from retcon.store.indexes import Indexes
-from retcon.store.matrices import Matrices
+from retcon.store.matrices import Matrices, read
 from retcon.store.places import beside
 from retcon.store.postgres import purging
 from retcon.store.postgres.ahead import AheadSnapshot, open_view
 from retcon.store.postgres.connections import Connections, InTheWayError, LostConnectionError, PostgresConnection
 from retcon.store.postgres.migrations import STEPS, check_server, migrate, schema_problems
+from retcon.store.postgres.near import Extension, Near, Place, find_extension
 from retcon.store.postgres.statements import to_postgres
 from retcon.store.postgres.url import parse
 from retcon.store.postgres.writing import PostgresWriter
 from retcon.store.rows import conditions
 from retcon.store.sql import NOTHING, SqlStore, Touches
+from retcon.store.vectors import Pool
 from retcon.store.writing import BATCH, key_of
 
 if TYPE_CHECKING:
@@ -65,7 +69,29 @@ def _again(*, repeatable: bool) -> Callable[[Callable[Concatenate[Any, P], T]], 
 
 
 class PostgresSnapshot(AheadSnapshot):
-    """The same view, read in few statements."""
+    """The same view, read in few statements, and with vectors that the server compares."""
+
+    _connection: PostgresConnection
+    _indexes: Near
+
+    def _search(
+        self, pools: Sequence[Pool], vector: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None
+    ) -> list[Nearest]:
+        """The k closest notes of the pools, by the server where it has them; what came since is read."""
+        states = self._indexes.states(self._connection, pools)
+        found = super()._search([pool for pool in pools if pool.id not in states], vector, k, allowed)
+        places = [
+            Place(pool, self._start[pool.scope], self._ends[pool.scope]) for pool in pools if pool.id in states
+        ]  # fmt: skip
+        if places:
+            found.append(self._indexes.find(self._connection, places, states, vector, k, allowed))
+        for place in places:
+            mask = None if allowed is None else allowed[place.start : place.end]
+            copied = states[place.pool.id].copied
+            for block in read(self._connection, place.pool, copied) if copied < place.pool.top else ():
+                near = block.search(vector, k, mask)
+                found.append(Nearest(near.slots + place.start, near.scores, near.parts))
+        return found
 
 
 class PostgresStore(SqlStore):
@@ -76,6 +102,7 @@ class PostgresStore(SqlStore):
     rewrites_by_itself = False  # nobody else could read meanwhile
     no_backup = "pg_dump saves a database; 'retcon migrate --from postgresql://... --to FILE' copies it into a file"
     _connections: Connections
+    _indexes: Near
 
     def __init__(
         self, url: str, *, language: Language | None = None, schema: str | None = None, strict: bool = True
@@ -83,16 +110,18 @@ class PostgresStore(SqlStore):
         """Opens the store that the URL names, or makes it; `language` is that of one which holds no note yet."""
         place = parse(url) if schema is None else replace(parse(url), schema=schema)
         self.path, self.timeout, self.schema = place.shown, place.timeout, place.schema
-        self.beside = beside(url)
+        self.beside, self.at_once = beside(url), place.pool_size
         self._connections = Connections(place)
-        self._matrices, self._indexes = Matrices(), Indexes(":memory:")
+        self._matrices, extension = Matrices(), Extension()
         with self._connections.translating(), contextlib.closing(self._connections.open_one()) as session:
             session.limit = math.inf
             session.execute("SET statement_timeout = 0")
             check_server(session)
             migrate(session, self.schema, self._connections.store_lock)
+            extension = find_extension(session, self._connections.store_lock, wanted=place.pgvector)
             for problem in schema_problems(session, self.schema) if strict else ():
                 raise StoreError(f"{self.path}: {problem}, by another program: 'retcon check --repair' says what to do")
+        self._indexes = Near(self._connections, extension)
         try:
             if language is not None:
                 self._fix_language(language)
@@ -111,7 +140,7 @@ class PostgresStore(SqlStore):
     count_unpurged = _again(repeatable=True)(SqlStore.count_unpurged)
     identify_embedder = _again(repeatable=True)(SqlStore.identify_embedder)
     find_unembedded = _again(repeatable=True)(SqlStore.find_unembedded)
-    put_vectors = _again(repeatable=True)(SqlStore.put_vectors)
+    _put_vectors = _again(repeatable=True)(SqlStore.put_vectors)
     put_record = _again(repeatable=True)(SqlStore.put_record)
     get_record = _again(repeatable=True)(SqlStore.get_record)
     count_records = _again(repeatable=True)(SqlStore.count_records)
@@ -144,6 +173,28 @@ class PostgresStore(SqlStore):
             held = (connection, scopes, self._matrices, self._indexes)
             yield self.snapshots(*held, language=language, expiring=expiring)
 
+    def put_vectors(
+        self, embedder: str, given: Iterable[tuple[str, NDArray[np.float32]]], upto: Mapping[int, int] | None = None
+    ) -> None:
+        """Keep an embedder's vectors, and let the server have them too; see `SqlStore.put_vectors`."""
+        rows = list(given)
+        self._put_vectors(embedder, rows, upto)
+        if self._indexes.extension.version:
+            with self._read() as connection:
+                query = f"SELECT DISTINCT scope FROM note WHERE id {IN}"
+                scopes = [row[0] for row in connection.execute(query, (Many(note_id for note_id, _ in rows),))]
+                pools = vectors.find_pools(connection, embedder, scopes)
+            self._indexes.refresh(pools, self._read, self._writing)
+
+    def copy_vectors(self) -> None:
+        """Let the server have all vectors that it lacks, where it compares them."""
+        with self._read() as connection:
+            names = [name for (name,) in connection.execute("SELECT name FROM embedder")]
+            scopes = [scope for (scope,) in connection.execute("SELECT id FROM scope")]
+            pools = [pool for name in names for pool in vectors.find_pools(connection, name, scopes)]
+        if self._indexes.extension.version:
+            self._indexes.refresh(pools, self._read, self._writing)
+
     # -- the database ------------------------------------------------------------------------------------------------
 
     def purge(self, *, at: str = "", now: str | None = None) -> bool:
@@ -166,11 +217,8 @@ class PostgresStore(SqlStore):
             facts |= {"bytes": self._size(connection), "wal_bytes": 0}
             problems = schema_problems(connection.session, self.schema)
             server = connection.session.info.server_version
-            return (
-                facts
-                | {"server": f"PostgreSQL {server // 10000}.{server % 10000}"}
-                | {"check": "; ".join(problems) or "ok"}
-            )
+            facts |= {"server": f"PostgreSQL {server // 10000}.{server % 10000}"}
+            return facts | {"pgvector": self._indexes.said(connection), "check": "; ".join(problems) or "ok"}
 
     def _size(self, connection: PostgresConnection) -> int:
         query = """
@@ -183,7 +231,7 @@ class PostgresStore(SqlStore):
         """Whether the store holds what was written to it, and what to do where it does not."""
         from retcon.store.postgres.checking import check  # loaded where one is asked for
 
-        return check(self._connections)
+        return check(self._connections, self._indexes)
 
     def close(self) -> None:
         """Close every connection; the store cannot be used after."""
