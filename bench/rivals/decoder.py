@@ -353,11 +353,14 @@ class Decoder:
                 self._waiting.append(row)
             idle = idle and not self._done
 
+    def _has_ended(self, row: Row) -> bool:
+        return len(row.said) >= row.ask.max_tokens or row.said[-1] in self.ends
+
     def _release(self, pool: Pool) -> None:
-        """Hand back the rows that have ended."""
+        """Hand back the rows that have ended; one that is yet to be read has said nothing."""
         for slot in pool.under_way:
             row = pool.rows[slot]
-            if row is not None and (len(row.said) >= row.ask.max_tokens or row.said[-1] in self.ends):
+            if row is not None and row.said and self._has_ended(row):
                 pool.rows[slot] = None
                 self._done.pop(row)(row)
 
