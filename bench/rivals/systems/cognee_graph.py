@@ -46,7 +46,7 @@ class Dataset:
                 question, self.cognee.SearchType.GRAPH_COMPLETION, datasets=[self.name], top_k=TOP_K, only_context=True
             )
         )
-        return [str(getattr(each, "text", None) or each) for each in found]
+        return [_bare(str(getattr(each, "text", None) or each)) for each in found]
 
     def _run(self, work: Any) -> Any:
         with _turn:
@@ -55,6 +55,12 @@ class Dataset:
                 "llm_api_key": self.at.key,
             })  # fmt: skip
             return self.loop.run(work())
+
+
+def _bare(prompt: str) -> str:
+    """The nodes and relations of the prompt that cognee would send, without the question and what frames them."""
+    begin = prompt.find("Nodes:")
+    return prompt[begin:].rstrip("` \n") if begin >= 0 else prompt
 
 
 @cache
