@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import json
 import os
 import tempfile
 import threading
@@ -20,7 +19,7 @@ from typing import Any
 
 from bench.rivals.base import TOP_K, Setup, batches
 from bench.rivals.encoder import DIM, NAME, Encoder, find_folder
-from bench.rivals.endpoint import Call
+from bench.rivals.endpoint import gives_object
 from bench.rivals.server import Said, Service, serve
 from retcon.note import Note
 from retcon.pack import render
@@ -94,14 +93,9 @@ def _serve_vectors(encode: Encoder) -> str:
     return f"http://127.0.0.1:{server.server_port}/v1"
 
 
-def parsed(call: Call) -> bool:
-    """Whether it can read a reply: one JSON object."""
-    try:
-        return isinstance(json.loads(call.text), dict)
-    except ValueError:
-        return False
-
-
 def open(name: str, setup: Setup) -> Dataset:  # noqa: A001
     """An empty one."""
     return Dataset(setup)
+
+
+parsed = gives_object
