@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -22,17 +23,25 @@ from retcon.pack import render
 LARGEST = 4096  # tokens that it is asked for, its default; we cut
 LONGEST = "4096"  # tokens of a reply; its own limit is 64,000, more than the model's window
 
+_turn = threading.Lock()
+
 
 class Bank:
     """An empty bank of a `MemoryEngine`."""
 
     def __init__(self, setup: Setup, *, chunks: bool) -> None:
+        with _turn:  # settings are of the process
+            self._open(setup, chunks=chunks)
+
+    def _open(self, setup: Setup, *, chunks: bool) -> None:
         os.environ |= _settings(setup, chunks=chunks)
         from hindsight_api import MemoryEngine
+        from hindsight_api.config import clear_config_cache
         from hindsight_api.engine.cross_encoder import RRFPassthroughCrossEncoder
         from hindsight_api.engine.task_backend import SyncTaskBackend
         from hindsight_api.models import RequestContext
 
+        clear_config_cache()  # settings are kept for the process, and the key is another for every history
         self.bank, self.about, self.loop = f"bank-{uuid.uuid4().hex}", RequestContext(internal=True), asyncio.Runner()
         self.engine = MemoryEngine(
             embeddings=_embeddings(setup.encode), cross_encoder=RRFPassthroughCrossEncoder(),
