@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import Protocol
 
@@ -72,6 +73,12 @@ class Spent:
 def lines(history: Sequence[Note]) -> list[str]:
     """Every turn as all rivals get it."""
     return [render(note) for note in history]
+
+
+def when(note: Note) -> datetime:
+    """The time of a turn, for a rival that wants one; the first of times where it has none."""
+    found = datetime.fromisoformat(note.timestamp) if note.timestamp else datetime(1970, 1, 1, tzinfo=UTC)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def batches(history: Sequence[Note], most: int = BATCH) -> Iterator[list[Note]]:

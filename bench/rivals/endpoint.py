@@ -54,3 +54,11 @@ class Endpoint:
         request = urllib.request.Request(self.url + path, json.dumps(plain).encode(), headers)
         with urllib.request.urlopen(request, timeout=TIMEOUT) as reply:
             return json.load(reply)
+
+
+def gives_object(call: Call) -> bool:
+    """Whether a reply is one JSON object."""
+    try:
+        return isinstance(json.loads(call.text), dict)
+    except ValueError:
+        return False

@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.rivals import answers, quality
-from bench.rivals.base import COUNTER, Setup, batches, fit
+from bench.rivals.base import COUNTER, Setup, batches, fit, when
 from bench.rivals.contexts import Job, Log, Meter, share
-from bench.rivals.endpoint import Endpoint
+from bench.rivals.endpoint import Call, Endpoint, gives_object
 from bench.rivals.page import ahead, by_domain, costs, differences, summary
 from bench.rivals.questions import ASKED, BUDGETS, UNANSWERABLE, draw
 from bench.rivals.say import Said
@@ -182,6 +182,24 @@ def test_replies_that_a_rival_could_not_parse_are_counted(served: tuple[Echo, st
     meter = Meter(SYSTEMS["llamaindex-facts"], at)
     spent = meter.measure(lambda: [at.ask("<fact>a</fact>", max_tokens=5), at.ask("nothing", max_tokens=5)])
     assert (spent.calls, spent.unparsed) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"), [('{"facts": []}', True), ('{"facts": [', False), ("[1]", False), ("", False)]
+)
+def test_a_rival_that_wants_an_object_cannot_read_anything_else(text: str, read: bool) -> None:
+    assert gives_object(Call(1, 1, text)) is read
+
+
+def test_a_turn_has_its_time_and_one_without_the_first_of_times() -> None:
+    assert when(Note("a", "x", timestamp="2026-03-04")).isoformat() == "2026-03-04T00:00:00+00:00"
+    assert when(Note("a", "x")).year == 1970
+
+
+def test_a_rival_that_needs_more_runs_only_where_it_is_named() -> None:
+    assert {each.name for each in SYSTEMS.values() if each.alone} == {
+        "graphiti", "hindsight", "hindsight-chunks", "cognee",
+    }  # fmt: skip
 
 
 # -- questions ---------------------------------------------------------------------------------------------------------

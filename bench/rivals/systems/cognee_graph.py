@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import json
 import os
 import tempfile
 import threading
@@ -20,7 +19,7 @@ from typing import Any
 
 from bench.rivals.base import TOP_K, Setup, batches
 from bench.rivals.encoder import DIM, NAME, Encoder, find_folder
-from bench.rivals.endpoint import Call
+from bench.rivals.endpoint import gives_object
 from bench.rivals.say import Said
 from bench.rivals.server import Service, serve
 from retcon.note import Note
@@ -47,7 +46,7 @@ class Dataset:
                 question, self.cognee.SearchType.GRAPH_COMPLETION, datasets=[self.name], top_k=TOP_K, only_context=True
             )
         )
-        return [str(getattr(each, "text", None) or each) for each in found]
+        return [_bare(str(getattr(each, "text", None) or each)) for each in found]
 
     def _run(self, work: Any) -> Any:
         with _turn:
@@ -56,6 +55,12 @@ class Dataset:
                 "llm_api_key": self.at.key,
             })  # fmt: skip
             return self.loop.run(work())
+
+
+def _bare(prompt: str) -> str:
+    """The nodes and relations of the prompt that cognee would send, without the question and what frames them."""
+    begin = prompt.find("Nodes:")
+    return prompt[begin:].rstrip("` \n") if begin >= 0 else prompt
 
 
 @cache
@@ -89,14 +94,9 @@ def _serve_vectors(encode: Encoder) -> str:
     return f"http://127.0.0.1:{server.server_port}/v1"
 
 
-def parsed(call: Call) -> bool:
-    """Whether it can read a reply: one JSON object."""
-    try:
-        return isinstance(json.loads(call.text), dict)
-    except ValueError:
-        return False
-
-
 def open(name: str, setup: Setup) -> Dataset:  # noqa: A001
     """An empty one."""
     return Dataset(setup)
+
+
+parsed = gives_object

@@ -8,16 +8,14 @@ batch a call. Its clients belong to one event loop, so each graph has its own.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import warnings
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
-from bench.rivals.base import TOP_K, Setup, batches
+from bench.rivals.base import TOP_K, Setup, batches, when
 from bench.rivals.encoder import Encoder
-from bench.rivals.endpoint import Call
+from bench.rivals.endpoint import gives_object
 from retcon.note import Note
 from retcon.pack import render
 
@@ -56,7 +54,7 @@ class Graph:
             episodes = [
                 RawEpisode(
                     name=note.id, content=render(note), source=EpisodeType.message,
-                    source_description="conversation", reference_time=_when(note),
+                    source_description="conversation", reference_time=when(note),
                 )
                 for note in batch
             ]  # fmt: skip
@@ -65,11 +63,6 @@ class Graph:
     def context(self, question: str, budget: int) -> Sequence[str]:
         found = self.loop.run(self.graph.search(question, num_results=TOP_K))
         return [_dated(edge) for edge in found]
-
-
-def _when(note: Note) -> datetime:
-    found = datetime.fromisoformat(note.timestamp) if note.timestamp else datetime(1970, 1, 1, tzinfo=UTC)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _dated(edge: Any) -> str:
@@ -113,14 +106,9 @@ def _no_reranker() -> Any:
     return Keep()
 
 
-def parsed(call: Call) -> bool:
-    """Whether it can read a reply: one JSON object."""
-    try:
-        return isinstance(json.loads(call.text), dict)
-    except ValueError:
-        return False
-
-
 def open(name: str, setup: Setup) -> Graph:  # noqa: A001
     """An empty one."""
     return Graph(setup)
+
+
+parsed = gives_object

@@ -8,33 +8,40 @@ reranker. Observations, which it writes from facts in the background, are waited
 from __future__ import annotations
 
 import asyncio
-import json
 import os
+import threading
 import uuid
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
-from bench.rivals.base import Setup, batches
+from bench.rivals.base import Setup, batches, when
 from bench.rivals.encoder import DIM, Encoder
-from bench.rivals.endpoint import Call
+from bench.rivals.endpoint import gives_object
 from retcon.note import Note
 from retcon.pack import render
 
 LARGEST = 4096  # tokens that it is asked for, its default; we cut
 LONGEST = "4096"  # tokens of a reply; its own limit is 64,000, more than the model's window
 
+_turn = threading.Lock()
+
 
 class Bank:
     """An empty bank of a `MemoryEngine`."""
 
     def __init__(self, setup: Setup, *, chunks: bool) -> None:
+        with _turn:  # settings are of the process
+            self._open(setup, chunks=chunks)
+
+    def _open(self, setup: Setup, *, chunks: bool) -> None:
         os.environ |= _settings(setup, chunks=chunks)
         from hindsight_api import MemoryEngine
+        from hindsight_api.config import clear_config_cache
         from hindsight_api.engine.cross_encoder import RRFPassthroughCrossEncoder
         from hindsight_api.engine.task_backend import SyncTaskBackend
         from hindsight_api.models import RequestContext
 
+        clear_config_cache()  # settings are kept for the process, and the key is another for every history
         self.bank, self.about, self.loop = f"bank-{uuid.uuid4().hex}", RequestContext(internal=True), asyncio.Runner()
         self.engine = MemoryEngine(
             embeddings=_embeddings(setup.encode), cross_encoder=RRFPassthroughCrossEncoder(),
@@ -44,7 +51,7 @@ class Bank:
 
     def add(self, history: Sequence[Note]) -> None:
         for batch in batches(history):
-            item = {"content": "\n".join(map(render, batch)), "context": "conversation", "event_date": _when(batch[0])}
+            item = {"content": "\n".join(map(render, batch)), "context": "conversation", "event_date": when(batch[0])}
             self.loop.run(self.engine.retain_batch_async(self.bank, [item], request_context=self.about))
         self.loop.run(self.engine.wait_for_background_tasks())
 
@@ -53,11 +60,6 @@ class Bank:
             self.engine.recall_async(self.bank, question, max_tokens=LARGEST, request_context=self.about)
         )
         return [each.text for each in found.results]
-
-
-def _when(note: Note) -> datetime:
-    found = datetime.fromisoformat(note.timestamp) if note.timestamp else datetime(1970, 1, 1, tzinfo=UTC)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _settings(setup: Setup, *, chunks: bool) -> dict[str, str]:
@@ -88,14 +90,9 @@ def _embeddings(encode: Encoder) -> Any:
     return MiniLM()
 
 
-def parsed(call: Call) -> bool:
-    """Whether it can read a reply: one JSON object."""
-    try:
-        return isinstance(json.loads(call.text), dict)
-    except ValueError:
-        return False
-
-
 def open(name: str, setup: Setup) -> Bank:  # noqa: A001
     """An empty one."""
     return Bank(setup, chunks=name == "hindsight-chunks")
+
+
+parsed = gives_object
