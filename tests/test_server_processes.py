@@ -127,8 +127,8 @@ def test_page_cursor_is_valid_at_every_process(crew: tuple[Served, Keys]) -> Non
         cursor, seen = None, list[str]()
         for each in many:
             page = each.get("/memories", params={"limit": 1} | ({"cursor": cursor} if cursor else {})).json()
-            seen += [note["text"] for note in page["results"]]
-            cursor = page["next_cursor"]
+            seen += [note["memory"] for note in page["results"]]
+            cursor = page["next"]
     assert seen == [f"note {number}" for number in range(10)]
 
 

@@ -17,6 +17,7 @@ from retcon.server.keys import Keys, grant_of
 from retcon.serving import ignore_error
 
 FRESH = 1.0  # seconds for which what was read counts
+SOON = 0.1  # the same for a key that is not known: it may be new
 WHOLE = 60.0  # seconds after which all keys are read again, for what another program did to them
 
 
@@ -32,15 +33,24 @@ class KnownKeys:
         self._read_at = self._whole_at = -float("inf")
         self._reading: asyncio.Future[None] | None = None
 
-    async def refresh(self) -> None:
+    async def find(self, key: str) -> Grant | None:
+        """What the key opens, by what is held; one that is not known is looked for again."""
+        await self.refresh()
+        found = self.grant(key)
+        if found is None and key:
+            await self.refresh(SOON)
+            found = self.grant(key)
+        return found
+
+    async def refresh(self, fresh: float = FRESH) -> None:
         """Wait until what is held is fresh enough; half-way there it is read already, and nobody waits."""
         age = self._clock() - self._read_at
-        if age < FRESH / 2:
+        if age < fresh / 2:
             return
         if self._reading is None or self._reading.done():
             self._reading = asyncio.ensure_future(asyncio.to_thread(self._read))
             self._reading.add_done_callback(ignore_error)
-        if age >= FRESH:
+        if age >= fresh:
             try:
                 await asyncio.wait_for(asyncio.shield(self._reading), self._seconds)
             except TimeoutError:

@@ -86,7 +86,7 @@ class Admission:
         held, key = False, ""
         try:
             if isinstance(self.keys, KnownKeys):
-                await self.keys.refresh()
+                await self.keys.find(_key(_headers(scope)))
             grant = self._admit(scope)
             key = grant.id if grant else ""
             if grant is not None and self._needs_key():
@@ -120,7 +120,7 @@ class Admission:
         if not self._needs_key():
             _check_local(scope, headers)
             return EVERYTHING
-        grant = self._find_grant(headers.get("authorization", ""))
+        grant = self.keys.grant(_key(headers)) if self.keys is not None else None
         if grant is None:
             if "authorization" in headers or not _is_open(scope["path"]):
                 raise Refusal(401, "key", "send a valid key: Authorization: Bearer rk-...", WWW_Authenticate="Bearer")
@@ -139,10 +139,6 @@ class Admission:
     def _needs_key(self) -> bool:
         """Whether there are keys, so that one is needed."""
         return self.keys is not None and self.keys.exist()
-
-    def _find_grant(self, header: str) -> Grant | None:
-        kind, _, key = header.partition(" ")
-        return self.keys.grant(key.strip()) if self.keys is not None and kind.lower() == "bearer" else None
 
     def _take_place(self, scope: Scope, key: str) -> bool:
         """Whether the request now counts as one in flight; pages do not."""
@@ -292,6 +288,12 @@ def _headers(scope: Scope) -> dict[str, str]:
         key = name.decode("latin-1").lower()
         found[key] = "" if key == "authorization" and key in found else found.get(key, value.decode("latin-1"))
     return found
+
+
+def _key(headers: dict[str, str]) -> str:
+    """The key that was sent; empty where there is none."""
+    kind, _, key = headers.get("authorization", "").partition(" ")
+    return key.strip() if kind.lower() == "bearer" else ""
 
 
 def _has_body(scope: Scope) -> bool:

@@ -37,7 +37,7 @@ BEGIN
   RETURN NEW;
 END $$;
 CREATE TRIGGER key_changes BEFORE INSERT OR UPDATE ON key FOR EACH ROW EXECUTE FUNCTION key_changes();
-CREATE TABLE secret (value bytea NOT NULL, only boolean PRIMARY KEY DEFAULT true CHECK (only));
+CREATE TABLE secret (value bytea NOT NULL, single boolean PRIMARY KEY DEFAULT true CHECK (single));
 CREATE TABLE answer (
   owner text COLLATE "C" NOT NULL, key text COLLATE "C" NOT NULL, print bytea NOT NULL, kept text NOT NULL,
   at double precision NOT NULL,
