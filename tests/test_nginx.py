@@ -1,4 +1,4 @@
-"""Two servers on PostgreSQL behind nginx, as in examples/nginx: parts die under load, and nothing that counted is lost."""
+"""Two servers on PostgreSQL behind nginx, as in examples/nginx: they die and restart, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -51,7 +51,12 @@ class Client:
 
     def ask(self, route: str, body: dict[str, object], headers: dict[str, str]) -> httpx.Response:
         found: list[httpx.Response] = []
-        until(lambda: found or found.extend(self.try_once(route, body, headers)) or found)
+
+        def answered() -> bool:
+            found.extend(self.try_once(route, body, headers))
+            return bool(found)
+
+        until(answered)
         return found[0]
 
     def try_once(self, route: str, body: dict[str, object], headers: dict[str, str]) -> list[httpx.Response]:
