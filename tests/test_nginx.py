@@ -93,9 +93,9 @@ def nginx(folder: Path, ports: dict[str, int]) -> Iterator[str]:
             process.wait(LONG)
 
 
-def served_at(db: str, port: int) -> contextlib.AbstractContextManager[Served]:
+def served_at(db: str, port: int, *options: str) -> contextlib.AbstractContextManager[Served]:
     """`retcon serve` on that port."""
-    return served(db, "--port", str(port), "--drain", "0.5", "--log", "error")
+    return served(db, "--port", str(port), "--drain", "0.5", "--log", "error", *options)
 
 
 def _past(clients: Sequence[Client], before: Sequence[int], count: int) -> bool:
@@ -119,7 +119,8 @@ def test_two_servers_behind_nginx_lose_no_acknowledged_write_when_one_is_killed_
     stop = threading.Event()
 
     with contextlib.ExitStack() as stack:
-        first, second = (stack.enter_context(served_at(db, ports[given])) for given in ("8701", "8702"))
+        first = stack.enter_context(served_at(db, ports["8701"]))
+        second = stack.enter_context(served_at(db, ports["8702"], "--workers", "2"))
         url = stack.enter_context(nginx(tmp_path, ports))
         pool = stack.enter_context(ThreadPoolExecutor(CLIENTS))
         stack.callback(stop.set)
@@ -140,7 +141,7 @@ def test_two_servers_behind_nginx_lose_no_acknowledged_write_when_one_is_killed_
         second.process.send_signal(signal.SIGTERM)
         assert second.end()[0] == 0
         more()
-        stack.enter_context(served_at(db, ports["8702"]))
+        stack.enter_context(served_at(db, ports["8702"], "--workers", "2"))
         more()
         stop.set()
         for each in working:

@@ -217,11 +217,12 @@ class Supervisor:
             in_time = child.ready or code != -signal.SIGTERM  # it had not begun to listen to signals
             self._code = max(self._code, int(code != 0 and in_time and not child.retiring))
             return
-        logs.event(logging.ERROR, "process ended", process=child.number, pid=child.process.pid, code=code)
         if not self._told:  # it has said why
             self._code = abs(code) or FORCED
             self._stop()
-        elif any(each.number == child.number for each in self._children):
+            return
+        logs.event(logging.ERROR, "process ended", process=child.number, pid=child.process.pid, code=code)
+        if any(each.number == child.number for each in self._children):
             logs.event(logging.ERROR, "rolling restart given up", process=child.number)
             self._rolling.clear()  # the one that it was to replace goes on
         else:
