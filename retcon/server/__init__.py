@@ -4,9 +4,11 @@ app.py           the routes
 schema.py        what may be asked and what comes back, with examples
 verbs.py         one function a verb: a grant and a request -> plain JSON values; the scope is forced here
 middleware.py    who may come in: host, origin, key, rate, size, how many at once; one log line and one count for each
-keys.py          Bearer keys, hashed, each bound to a scope
+keys.py          Bearer keys, hashed, each bound to a scope; known_keys.py holds those of a store on another machine
+sharing.py       what all servers on a store share, in its tables or in small files beside it
 private_file.py  small files that only their owner may read
 idempotency.py   the same request with the same Idempotency-Key is done once
+rates.py         who asks too often, at all servers together
 cursors.py       where a page ended, sealed
 workers.py       threads for reads, one for writes; what takes too long
 readiness.py     whether new requests should come here
