@@ -120,7 +120,8 @@ class Admission:
         if not self._needs_key():
             _check_local(scope, headers)
             return EVERYTHING
-        grant = self.keys.grant(_key(headers)) if self.keys is not None else None
+        sent = _key(headers)
+        grant = self.keys.grant(sent) if sent and self.keys is not None else None
         if grant is None:
             if "authorization" in headers or not _is_open(scope["path"]):
                 raise Refusal(401, "key", "send a valid key: Authorization: Bearer rk-...", WWW_Authenticate="Bearer")
