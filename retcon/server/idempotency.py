@@ -100,8 +100,14 @@ class Idempotency:
 
     def in_turn(self, do: Callable[[], Any], *locks: Lock) -> Any:
         """What comes of it, while no other server does something with one of these locks."""
-        with self._tables.alone(*locks):
-            return do()
+        done: list[Any] = []
+        try:
+            with self._tables.alone(*locks):
+                done.append(do())
+        except StoreError:
+            if not done:  # or it is done, whatever became of the turn
+                raise
+        return done[0]
 
     def was_done(self, write: KeyedWrite) -> bool:
         """Whether the write was done, by any server on these tables."""

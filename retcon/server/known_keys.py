@@ -1,7 +1,8 @@
-"""Keys of a store on another machine, held in memory: a request costs no question to it, nor does a wrong key.
+"""Keys of a store on another machine, held in memory: a request costs no question to it.
 
 What is held is at most a second old. Past that, a request waits until the changes since then are read, and where they
-cannot be read nobody comes in. All requests that wait share one question.
+cannot be read nobody comes in. A key that is not known may be new: for it a tenth of a second is old. All requests that
+wait share one question, so that many wrong keys ask no more often than one.
 """
 
 from __future__ import annotations
