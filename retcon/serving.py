@@ -170,6 +170,9 @@ def listen(host: str, port: int) -> socket.socket:
 # -- HTTP --------------------------------------------------------------------------------------------------------------
 
 
+MakeDoor = Callable[[socket.socket, Callable[[], asyncio.Protocol], Callable[[], int]], Any]
+
+
 def http_server(
     app: Any,
     *,
@@ -177,11 +180,13 @@ def http_server(
     grace: float,
     connections: int = MOST_CONNECTIONS,
     tell: Callable[[str], None] = _ignore,
+    door: MakeDoor | None = None,
 ) -> Any:
     """A uvicorn server for the app. A request may take `seconds` to come in, and as long to take what is sent for it.
 
     A stop waits `grace` for answers. `connections` are open at once at most, fewer where the system allows fewer files.
-    `tell` is called with a word for each connection that is ended or refused here, before the app knows of it.
+    `tell` is called with a word for each connection that is ended or refused here, before the app knows of it. `door`
+    takes connections from the socket where several processes listen on it.
     """
     import uvicorn
 
@@ -189,9 +194,20 @@ def http_server(
         """A server that takes few new connections at a time, so that many of them hold up nobody who has one."""
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            if door is not None:
+                await super().startup([])
+                self.servers = [door(each, self._connect, self._count) for each in sockets or ()]
+                return
             await super().startup(sockets)
             for each in sockets or ():
                 each.listen(_WAITING)  # asyncio takes as many at a time as it lets wait
+
+        def _connect(self) -> Any:
+            shared = {"server_state": self.server_state, "app_state": self.lifespan.state}
+            return self.config.http_protocol_class(config=self.config, **shared)  # type: ignore[call-arg]
+
+        def _count(self) -> int:
+            return len(self.server_state.connections)
 
     limit = ConnectionLimit(min(connections, max(1, _files() - SPARE_FILES)), tell)
     config = uvicorn.Config(

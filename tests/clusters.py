@@ -78,7 +78,7 @@ class Cluster:
         self.programs: Path = found
         self.folder, self.data = folder, folder / "data"
         self.settings = SETTINGS | settings
-        self.port = _free_port()
+        self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self._names = 0
         self._log = (folder / "log").open("ab")
@@ -180,7 +180,7 @@ def _state(pid: int) -> str:
     return "Z"
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]

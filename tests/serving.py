@@ -49,7 +49,7 @@ def error(answer: httpx.Response, status: int) -> str:
 class Served:
     """`retcon serve` in a process of its own."""
 
-    def __init__(self, db: Path, *options: str, largest_file: int | None = None) -> None:
+    def __init__(self, db: Path | str, *options: str, largest_file: int | None = None) -> None:
         command = [sys.executable, "-W", "error", "-m", "retcon", "serve", "--db", str(db), "--port", "0", "--json"]
         env = os.environ | {"PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(
@@ -74,7 +74,7 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(db: Path, *options: str, largest_file: int | None = None) -> Iterator[Served]:
+def served(db: Path | str, *options: str, largest_file: int | None = None) -> Iterator[Served]:
     """The program, killed at the end of the block if it still runs; its files may have `largest_file` bytes."""
     running = Served(db, *options, largest_file=largest_file)
     try:

@@ -20,12 +20,13 @@ from retcon.grant import IDS
 from retcon.server import Upstream
 from retcon.server.keys import Entry, Keys
 from retcon.server.limits import Limits
-from retcon.store.places import beside, shown
+from retcon.store.places import beside, is_postgres, load_postgres, shown
 
 SERVE = (
     "retcon serve",
     "retcon serve --db agent.db --port 8080 --model http://localhost:8000/v1 --model-name qwen",
     "retcon serve --host 0.0.0.0 --rate 20 --max-seconds 10",
+    "retcon serve --workers 4 --drain 10",
     "retcon serve --proxy https://api.openai.com/v1 --proxy-key-env OPENAI_API_KEY --proxy-user ann",
 )
 KEYS = (
@@ -128,6 +129,12 @@ def serve(
     embed_in_background: Annotated[
         bool, flag("--embed-in-background", "New notes get vectors after the add, not in the next recall.")
     ] = False,
+    workers: Annotated[
+        int | None, option("--workers", "N", "Processes behind the port; one that dies is started again.")
+    ] = None,
+    drain: Annotated[
+        float, option("--drain", "S", "From the first signal on, with /ready saying no, before it stops.", min=0)
+    ] = 0.0,
     log: Annotated[Level, option("--log", "LEVEL", "info, warning or error.")] = Level.INFO,
     db: opt.Db = opt.DB,
     as_json: opt.AsJson = False,
@@ -135,12 +142,19 @@ def serve(
     """Serve memory over HTTP, with a page to try it.
 
     Without keys it answers this machine only; 'retcon keys add' makes one. The first Ctrl-C or SIGTERM finishes what
-    was accepted, the second ends at once. With --proxy it is a chat endpoint too: long conversations arrive at the
-    model as their newest turns and a recall of the rest.
+    was accepted, the second ends at once. With --workers, SIGHUP replaces one process after the other, and no request
+    fails. With --proxy it is a chat endpoint too: long conversations arrive at the model as their newest turns and a
+    recall of the rest.
     """
-    from retcon.server.run import check_host
+    from retcon.server.processes import check_count, inherited
+    from retcon.server.run import check_host, supervise
     from retcon.server.run import serve as run
 
+    if workers is not None:
+        check_count(workers)
+        if db == ":memory:":
+            raise InputError("--workers needs a store that processes can share: a file, or postgresql://...")
+    child = inherited()
     kept = _key_store(keys, db)
     closed = kept.exist()
     if keys is not None and not closed:  # a mistyped path would let in whoever comes
@@ -157,11 +171,16 @@ def serve(
         sys.stdout.flush()
 
     allowed = Limits(**asdict(limits))
+    if workers is not None and child is None:
+        kept.close()
+        if code := supervise(workers, host=host, port=port, log=log.value, ready=ready):
+            raise typer.Exit(code)
+        return
     later = embed_in_background
     with closing(kept), setup.open(db, create=True, language=language, embed_in_background=later) as memory:
         run(
             memory, host=host, port=port, keys=kept, limits=allowed, reports=reports, proxy=upstream, log=log.value,
-            ready=ready,
+            drain=drain, ready=None if child else ready, child=child,
         )  # fmt: skip
 
 
@@ -207,8 +226,15 @@ def keys(
 
 
 def _key_store(file: str | None, db: str) -> Keys:
-    """The keys in that file, or beside the store."""
-    return Keys(file or (db if db == ":memory:" else f"{beside(db)}.keys"))
+    """The keys in that file, or those of the store: beside its file, or in its tables."""
+    if file is not None or not is_postgres(db):
+        return Keys(file or (db if db == ":memory:" else f"{beside(db)}.keys"))
+    kept = Keys(load_postgres().open_service(db))
+    older = f"{beside(db)}.keys"  # where they were before stores had tables for them: nobody is let in by mistake
+    if os.path.exists(older) and not kept.exist():
+        kept.close()
+        raise InputError(f"keys of this store are in the file {older}: name it with --keys, or move it away")
+    return kept
 
 
 def _tell_key(secret: str, made: Entry) -> None:

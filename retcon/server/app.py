@@ -26,6 +26,7 @@ from retcon.grant import Grant
 from retcon.memory import Memory
 from retcon.server import openapi, page, stream
 from retcon.server import schema as s
+from retcon.server.board import Board
 from retcon.server.chat_memory import ChatMemory
 from retcon.server.cursors import Cursors
 from retcon.server.idempotency import Idempotency
@@ -34,8 +35,10 @@ from retcon.server.limits import Limits
 from retcon.server.metrics import Metrics
 from retcon.server.middleware import Admission
 from retcon.server.proxy import ChatProxy, add_proxy_routes
+from retcon.server.readiness import Readiness
 from retcon.server.refusals import Refusal, invalid_request, refusal_of
 from retcon.server.relay import Connections
+from retcon.server.sharing import share
 from retcon.server.upstream import Upstream
 from retcon.server.verbs import HttpVerbs, Write
 from retcon.server.workers import Workers
@@ -155,11 +158,14 @@ class Service:
         self, verb: Callable[[Grant, *Given], Write], grant: Grant, key: str | None, *given: *Given
     ) -> tuple[dict[str, int], bytes]:
         write, again = verb(grant, *given), False
-        if key is None:
-            kept = write.do(None)
-        else:
+        locks = self.verbs.quota_locks(grant)
+        if key is not None:
             keyed = self.idempotency.identify(grant.id, key, write.asked)
-            kept, again = self.idempotency.do_once(keyed, lambda: write.do(keyed))
+            kept, again = self.idempotency.do_once(keyed, lambda: write.do(keyed), *locks)
+        elif locks:
+            kept = self.idempotency.in_turn(lambda: write.do(None), *locks)
+        else:
+            kept = write.do(None)
         answer = write.answer(kept)
         return {} if again else _tally(answer), to_json(answer)
 
@@ -173,14 +179,14 @@ class Service:
 
 def build(
     memory: Memory, *, keys: Keys | None, limits: Limits, idempotency: Idempotency | None, reports: Path | None,
-    proxy: Upstream | None = None,
+    proxy: Upstream | None = None, readiness: Readiness | None = None, board: Board | None = None, purges: bool = True,
 ) -> FastAPI:  # fmt: skip
     """The application; see `retcon.server.create_app`."""
     if keys is not None:
         keys.check()
-    path = ":memory:" if memory.store.in_memory else f"{memory.store.beside}.requests"
-    once = idempotency or Idempotency(path)
-    service = Service(HttpVerbs(memory, limits, Cursors(once.secret)), Workers(limits), once, Metrics())
+    shared = share(memory.store, limits, idempotency)
+    once, workers = shared.idempotency, Workers(limits, writers=shared.writers)
+    service = Service(HttpVerbs(memory, limits, Cursors(once.secret)), workers, once, Metrics())
     connections = None if proxy is None else Connections(proxy)
     pools = service.workers.pools
     service.metrics.watch("retcon_queued", lambda: {(("pool", name),): pool.queued for name, pool in pools.items()})
@@ -188,14 +194,14 @@ def build(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        purger = Purger(memory.count_due, memory.purge_due, every=limits.purge_every)
+        purger = Purger(memory.count_due, memory.purge_due, every=limits.purge_every) if purges else None
         yield
         if connections is not None:
             await connections.close()
         await asyncio.to_thread(service.workers.close)
-        await asyncio.to_thread(purger.close)
-        if idempotency is None:
-            service.idempotency.close()
+        if purger is not None:
+            await asyncio.to_thread(purger.close)
+        await asyncio.to_thread(shared.close)
 
     app = FastAPI(
         title="retcon", version=retcon.__version__, description=openapi.DESCRIPTION, docs_url=None, redoc_url=None,
@@ -205,13 +211,17 @@ def build(
     )  # fmt: skip
     app.state.service = service
     app.router.route_class = StrictRoute
-    app.add_middleware(Admission, keys=keys, limits=limits, metrics=service.metrics)
+    readiness = readiness or Readiness()
+    app.add_middleware(
+        Admission, keys=keys, limits=limits, rates=shared.rates, metrics=service.metrics, readiness=readiness
+    )
     for kind in (Refusal, RetconError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, partial(_answer_error, service.metrics))
     _add_write_routes(app, service)
     _add_read_routes(app, service)
     _add_recall_routes(app, service)
-    _add_service_routes(app, service)
+    _add_service_routes(app, service, board)
+    _add_ready_route(app, service, readiness)
     if connections is not None:
         add_proxy_routes(app, _chat_proxy(service, connections), to_json)
     page.mount(app, reports=reports, guard=partial(_for_admins, "reports"))
@@ -339,7 +349,23 @@ def _add_recall_routes(app: FastAPI, service: Service) -> None:
         return await service.read(request, verbs.ask, body, model=True)
 
 
-def _add_service_routes(app: FastAPI, service: Service) -> None:
+def _add_ready_route(app: FastAPI, service: Service, readiness: Readiness) -> None:
+    store = service.verbs.memory.store
+
+    @app.get("/ready", responses=_responses(s.ReadyOut), tags=["service"])
+    async def get_ready(request: Request) -> Response:
+        """Whether new requests should be sent here: not once a stop has begun, nor while the store cannot be read."""
+        if readiness.draining:
+            raise Refusal(503, "draining", "this server is about to stop: ask another one", Retry_After="1")
+
+        def look(_: Grant | None) -> Plain:
+            store.get_record("")
+            return {"ready": True}
+
+        return await service.read(request, look)
+
+
+def _add_service_routes(app: FastAPI, service: Service, board: Board | None) -> None:
     verbs = service.verbs
 
     @app.get("/health", responses=_responses(s.HealthOut), tags=["service"])
@@ -361,7 +387,10 @@ def _add_service_routes(app: FastAPI, service: Service) -> None:
     async def get_metrics(request: Request) -> Response:
         """Counts and times as Prometheus text. They tell of everybody, so they are for admin keys."""
         _for_admins("metrics", request)
-        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        counted = service.metrics
+        if board is not None:
+            counted = Metrics.sum([counted.to_dict(), *board.others()])
+        return Response(counted.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi_json() -> Response:

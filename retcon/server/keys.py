@@ -3,7 +3,8 @@
 A key reads `rk-ID-SECRET`. The id finds its row and is no secret; the secret is compared in constant time with what is
 kept, a BLAKE2b hash under a salt of the key's own. A secret of 256 bits cannot be guessed at any speed of hashing.
 
-Whatever is wrong with the file closes the server: only where there never was one are there no keys.
+Keys are in a small file beside the store, or in tables of a store that machines share. Whatever is wrong with them
+closes the server: only where there never was one are there no keys.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import hashlib
 import hmac
 import os
 import secrets
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +23,9 @@ from retcon import validate
 from retcon.errors import InputError, StoreError
 from retcon.grant import IDS, Grant, find_crossings
 from retcon.note import Scope
-from retcon.server.private_file import PrivateFile, exclusive
+from retcon.server.private_file import tables_in
+from retcon.store.database import Database
+from retcon.store.service import ServiceTables
 
 LONGEST = 128  # characters of a key that are looked at
 PATIENCE = 0.5  # seconds to wait for another process: the server looks here before it does anything else
@@ -39,6 +41,12 @@ CREATE TABLE IF NOT EXISTS key (
 ) STRICT
 """
 _NO_KEY = "a file of keys without a key in it; 'retcon keys add' makes one, and without the file there are no keys"
+_LOST = "keys were made here, and none is left: 'retcon keys add' makes one, and none opens the server"
+_ALL = ("keys",)  # the lock of who makes or revokes one
+_INSERT = (
+    "INSERT INTO key (id, name, salt, hash, user_id, agent_id, run_id, admin, created_at)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
 _NO_SALT, _NO_HASH = bytes(16), bytes(32)
 
 
@@ -66,10 +74,14 @@ def utc_now() -> datetime:
 
 
 class Keys:
-    """Keys in one small SQLite file, which only its owner may read. Made with the first key; changes count at once."""
+    """Keys in a store's tables, or in one small SQLite file, which only its owner may read.
 
-    def __init__(self, path: str | os.PathLike[str], *, now: Callable[[], datetime] = utc_now) -> None:
-        self.now, self._file = now, PrivateFile(path, _SCHEMA, patience=PATIENCE)
+    They are made with the first key; changes count at once, in tables that machines share within a second.
+    """
+
+    def __init__(self, place: str | os.PathLike[str] | ServiceTables, *, now: Callable[[], datetime] = utc_now) -> None:
+        self.remote = not isinstance(place, (str, os.PathLike))
+        self.now, self._tables = now, tables_in(place, _SCHEMA, patience=PATIENCE)
         self._seen = False  # whether there were keys at an earlier look: then nothing opens the server again
 
     def add(
@@ -94,15 +106,14 @@ class Keys:
             key_id, label, salt, _hash(secret, salt), scope.user_id, scope.agent_id, scope.run_id, int(admin),
             self._stamp(),
         )  # fmt: skip
-        with self._file.use() as connection, exclusive(connection):
+        with self._tables.alone(_ALL) as connection:
             _refuse_crossing([(scope, "this key"), *((each, f"key {held}") for each, held in _active(connection))])
-            connection.execute("INSERT INTO key VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)", row)
-            connection.execute("COMMIT")
+            connection.execute(_INSERT, row)
         return f"rk-{key_id}-{secret}", Entry(key_id, label or "", scope, admin, row[-1], None)
 
     def check(self) -> None:
         """Nothing, or an error where two keys cross, which an older retcon let happen."""
-        if self._file.exists:
+        if self._tables.exists:
             with self._read() as connection:
                 _refuse_crossing([(each, f"key {held}") for each, held in _active(connection)])
 
@@ -117,8 +128,8 @@ class Keys:
         """The key, which no longer opens anything."""
         validate.note_id(key_id)
         update = "UPDATE key SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?"
-        if self._file.exists:
-            with self._file.use() as connection:
+        if self._tables.exists:
+            with self._tables.alone(_ALL) as connection:
                 connection.execute(update, (self._stamp(), key_id))
         found = [entry for entry in self.entries() if entry.id == key_id]
         if not found:
@@ -130,52 +141,68 @@ class Keys:
 
         A file without a key is an error, not an open door: it was cut off, or is none of ours.
         """
-        if not self._seen and self._file.exists:
+        if not self._seen and self._tables.exists:
             self._seen = bool(self._rows("SELECT 1 FROM key LIMIT 1"))
-            if not self._seen and self._file.path != ":memory:":
-                raise StoreError(f"{self._file.path}: {_NO_KEY}")
+            if not self._seen and self._had_keys():
+                raise StoreError(f"{self._tables.path}: {_LOST if self.remote else _NO_KEY}")
         return self._seen
+
+    def _had_keys(self) -> bool:
+        """Whether it is strange that there is none."""
+        if self.remote:
+            return bool(self._rows("SELECT 1 FROM service WHERE closed"))
+        return self._tables.path != ":memory:"
 
     def grant(self, key: str) -> Grant | None:
         """What the key opens; None for one that is wrong or revoked."""
-        _, key_id, secret = [*key[:LONGEST].split("-", 2), "", ""][:3]
         query = "SELECT salt, hash, user_id, agent_id, run_id, admin FROM key WHERE id = ? AND revoked_at IS NULL"
-        (row,) = self._rows(query, _plain(key_id)) or [None]
-        salt, kept = (_NO_SALT, _NO_HASH) if row is None else row[:2]
-        same = hmac.compare_digest(_hash(secret, salt), kept)
-        if row is None or not same or not key.startswith("rk-") or len(key) > LONGEST:
-            return None
-        return Grant(key_id, Scope(*row[2:5]), bool(row[5]))
+        return grant_of(key, lambda key_id: (self._rows(query, key_id) or [None])[0])
+
+    def changes(self, since: int) -> list[Any]:
+        """Keys of tables that were made or revoked since a change: its number, id, whether it counts, what it opens."""
+        query = "SELECT change, id, revoked_at IS NULL, salt, hash, user_id, agent_id, run_id, admin FROM key"
+        return self._rows(f"{query} WHERE change > ? ORDER BY change", since)
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the file, or the connections."""
+        self._tables.close()
 
-    def _rows(self, query: str, *values: str) -> list[Any]:
+    def _rows(self, query: str, *values: str | int) -> list[Any]:
         """What the query finds; nothing where no key was ever made, and then no file is made either."""
-        if not self._file.exists and not self._seen:
+        if not self._tables.exists and not self._seen:
             return []
         with self._read() as connection:
             return connection.execute(query, values).fetchall()
 
     @contextmanager
-    def _read(self) -> Iterator[sqlite3.Connection]:
-        """The file, which is not made here."""
+    def _read(self) -> Iterator[Database]:
+        """The tables, which are not made here."""
         try:
-            with self._file.use(make=self._file.path == ":memory:") as connection:
+            with self._tables.use(make=self._tables.path == ":memory:") as connection:
                 yield connection
         except StoreError as error:
             if "no such table" not in str(error.__cause__):
                 raise
-            raise StoreError(f"{self._file.path}: {_NO_KEY}") from error
+            raise StoreError(f"{self._tables.path}: {_NO_KEY}") from error
 
     def _stamp(self) -> str:
         return self.now().isoformat(timespec="seconds")
 
 
-def _active(connection: sqlite3.Connection) -> list[tuple[Scope, str]]:
+def grant_of(key: str, find: Callable[[str], Any]) -> Grant | None:
+    """What the key opens, where `find` gives what is kept of a key's id; None for one that is wrong or revoked."""
+    _, key_id, secret = [*key[:LONGEST].split("-", 2), "", ""][:3]
+    row = find(_plain(key_id))
+    salt, kept = (_NO_SALT, _NO_HASH) if row is None else row[:2]
+    same = hmac.compare_digest(_hash(secret, salt), kept)
+    if row is None or not same or not key.startswith("rk-") or len(key) > LONGEST:
+        return None
+    return Grant(key_id, Scope(*row[2:5]), bool(row[5]))
+
+
+def _active(connection: Database) -> list[tuple[Scope, str]]:
     """The scope and the id of every key that is bound and not revoked."""
-    query = "SELECT id, user_id, agent_id, run_id FROM key WHERE revoked_at IS NULL AND NOT admin ORDER BY rowid"
+    query = "SELECT id, user_id, agent_id, run_id FROM key WHERE revoked_at IS NULL AND admin = 0 ORDER BY rowid"
     return [(Scope(*row[1:]), str(row[0])) for row in connection.execute(query)]
 
 

@@ -1,9 +1,13 @@
-"""Counts and times of the service, as Prometheus text. Labels are routes and words of our own, never of a caller."""
+"""Counts and times of the service, as Prometheus text. Labels are routes and words of our own, never of a caller.
+
+Each process of a service counts for itself; what it counted travels as plain values, and one of them adds all up.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 HELP = {
@@ -50,6 +54,32 @@ class Metrics:
         """All of it in Prometheus' text format."""
         return "\n".join(self._lines()) + "\n"
 
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain JSON values."""
+        return {
+            "counts": [[name, labels, value] for (name, labels), value in self._counts.items()],
+            "gauges": [[name, labels, value] for name in self._watched for labels, value in self._look(name).items()],
+            "times": dict(self._times),
+            "seconds": dict(self._seconds),
+        }
+
+    @classmethod
+    def sum(cls, counted: Iterable[dict[str, Any]]) -> Metrics:
+        """What several processes counted, as if one had."""
+        whole, gauges = cls(), Counter[tuple[str, Labels]]()
+        for each in counted:
+            for name, labels, value in each["counts"]:
+                whole._counts[name, _as_labels(labels)] += value
+            for name, labels, value in each["gauges"]:
+                gauges[name, _as_labels(labels)] += value
+            for route, counts in each["times"].items():
+                whole._times[route] = [a + b for a, b in zip(whole._times[route], counts, strict=True)]
+                whole._seconds[route] += each["seconds"][route]
+        for named in {name for name, _ in gauges}:
+            found = {labels: value for (name, labels), value in gauges.items() if name == named}
+            whole.watch(named, lambda found=found: found)  # type: ignore[misc]
+        return whole
+
     def _lines(self) -> Iterator[str]:
         for name, (kind, about) in HELP.items():
             yield f"# HELP {name} {about}"
@@ -57,11 +87,14 @@ class Metrics:
             if kind == "histogram":
                 yield from self._histograms(name)
             elif kind == "gauge":
-                found = self._watched[name]() if name in self._watched else {}
-                yield from (f"{name}{_labels(dict(labels))} {value}" for labels, value in found.items())
+                found = self._look(name).items()
+                yield from (f"{name}{_labels(dict(labels))} {value}" for labels, value in found)
             else:
                 counted = sorted((labels, value) for (each, labels), value in self._counts.items() if each == name)
                 yield from (f"{name}{_labels(dict(labels))} {value}" for labels, value in counted or [((), 0)])
+
+    def _look(self, name: str) -> Mapping[Labels, int]:
+        return self._watched[name]() if name in self._watched else {}
 
     def _histograms(self, name: str) -> Iterator[str]:
         for route, counts in sorted(self._times.items()):
@@ -71,6 +104,10 @@ class Metrics:
                 yield f"{name}_bucket{_labels({'route': route, 'le': bound})} {total}"
             yield f"{name}_sum{_labels({'route': route})} {self._seconds[route]:.6f}"
             yield f"{name}_count{_labels({'route': route})} {total}"
+
+
+def _as_labels(pairs: Iterable[Iterable[str]]) -> Labels:
+    return tuple((key, value) for key, value in pairs)
 
 
 def _labels(labels: Mapping[str, str]) -> str:

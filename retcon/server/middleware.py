@@ -3,8 +3,8 @@
     host and origin   without keys: only this machine, only under its own names, through no proxy that says it is one,
                       no writes from other sites' pages
     key               with keys: `Authorization: Bearer`, except on the pages that tell nothing
-    rate              each key has its own bucket, from which a large body takes more; who is over it is told so with
-                      a delay, so that asking on and on gains nothing
+    rate              each key has its own bucket, the same at all servers on the store, from which a large body takes
+                      more; who is over it is told so with a delay, so that asking on and on gains nothing
     size              a body is read only up to the limit; none at all where no key is asked for. All that are still
                       coming in have so many bytes together, and each key its share of them
     load              so many requests at once, and so many of each key; more are turned away at once rather than kept
@@ -27,8 +27,11 @@ from retcon.errors import RetconError
 from retcon.grant import EVERYTHING, Grant
 from retcon.server import logs
 from retcon.server.keys import Keys
-from retcon.server.limits import Buckets, Limits, Shares
+from retcon.server.known_keys import KnownKeys
+from retcon.server.limits import Limits, Shares
 from retcon.server.metrics import Metrics
+from retcon.server.rates import Rates
+from retcon.server.readiness import Readiness
 from retcon.server.refusals import Refusal, refusal_of
 from retcon.server.workers import late_refusal
 from retcon.serving import error_body, host_name, is_loopback, is_proxied
@@ -57,9 +60,12 @@ HEADERS = {
 class Admission:
     """The layer around the app."""
 
-    def __init__(self, app: App, *, keys: Keys | None, limits: Limits, metrics: Metrics) -> None:
-        self.app, self.keys, self.limits, self.metrics = app, keys, limits, metrics
-        self._buckets = Buckets(limits.rate, limits.burst)
+    def __init__(
+        self, app: App, *, keys: Keys | None, limits: Limits, rates: Rates, metrics: Metrics, readiness: Readiness
+    ) -> None:
+        self.app, self.limits, self.metrics, self.readiness = app, limits, metrics, readiness
+        self.keys = KnownKeys(keys, limits.seconds) if keys is not None and keys.remote else keys
+        self._rates = rates
         self._places = Shares(limits.in_flight, limits.key_in_flight)
         self._bodies = Shares(limits.bodies, limits.key_bodies)
         metrics.watch("retcon_in_flight", lambda: {(): self._places.taken})
@@ -67,7 +73,9 @@ class Admission:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self._handle(dict(scope), receive, _Answer(send, secrets.token_hex(8), _method(scope)))
+            await self._handle(
+                dict(scope), receive, _Answer(send, secrets.token_hex(8), _method(scope), self.readiness)
+            )
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
@@ -77,6 +85,8 @@ class Admission:
         started = time.perf_counter()
         held, key = False, ""
         try:
+            if isinstance(self.keys, KnownKeys):
+                await self.keys.find(_key(_headers(scope)))
             grant = self._admit(scope)
             key = grant.id if grant else ""
             if grant is not None and self._needs_key():
@@ -110,7 +120,8 @@ class Admission:
         if not self._needs_key():
             _check_local(scope, headers)
             return EVERYTHING
-        grant = self._find_grant(headers.get("authorization", ""))
+        sent = _key(headers)
+        grant = self.keys.grant(sent) if sent and self.keys is not None else None
         if grant is None:
             if "authorization" in headers or not _is_open(scope["path"]):
                 raise Refusal(401, "key", "send a valid key: Authorization: Bearer rk-...", WWW_Authenticate="Bearer")
@@ -119,7 +130,7 @@ class Admission:
 
     async def _check_rate(self, key: str, scope: Scope) -> None:
         """Nothing, or after a moment an error: the key asks too often."""
-        wait = self._buckets.wait(key, time.monotonic())
+        wait = await self._rates.wait(key)
         if wait:
             await asyncio.sleep(min(wait, DELAY))
             message = f"more than {self.limits.rate:g} requests a second with this key"
@@ -130,13 +141,9 @@ class Admission:
         """Whether there are keys, so that one is needed."""
         return self.keys is not None and self.keys.exist()
 
-    def _find_grant(self, header: str) -> Grant | None:
-        kind, _, key = header.partition(" ")
-        return self.keys.grant(key.strip()) if self.keys is not None and kind.lower() == "bearer" else None
-
     def _take_place(self, scope: Scope, key: str) -> bool:
         """Whether the request now counts as one in flight; pages do not."""
-        if _is_page(scope["path"]) or scope["path"] in ("/health", "/metrics"):
+        if _is_page(scope["path"]) or scope["path"] in ("/health", "/ready", "/metrics"):
             return False
         if self._places.key_full(key):
             raise _busy(f"{self._places.each} requests of this key are in work already")
@@ -164,7 +171,7 @@ class Admission:
                 if size > taken:
                     self._make_room(key, size - taken)
                     taken = size
-            self._buckets.charge(key, size // CHUNK)
+            self._rates.charge(key, size // CHUNK)
             return b"".join(parts)
         finally:
             if taken:
@@ -207,8 +214,8 @@ class Admission:
 class _Answer:
     """Sends the answer on, with our headers, and remembers what it was. To HEAD it sends no body."""
 
-    def __init__(self, send: Send, request_id: str, method: str) -> None:
-        self._send, self.id, self.method = send, request_id, method
+    def __init__(self, send: Send, request_id: str, method: str, readiness: Readiness) -> None:
+        self._send, self.id, self.method, self._readiness = send, request_id, method, readiness
         self.status, self.size = 0, 0
 
     async def __call__(self, message: Message) -> None:
@@ -216,6 +223,8 @@ class _Answer:
             self.status = message["status"]
             present = {name.lower() for name, _ in message.get("headers", ())}
             ours = [pair for pair in HEADERS.items() if pair[0] not in present]
+            if self._readiness.draining and b"connection" not in present:
+                ours.append((b"connection", b"close"))  # the client's next connection goes to another process
             message["headers"] = [*message.get("headers", ()), *ours, (b"x-request-id", self.id.encode())]
         elif message["type"] == "http.response.body":
             await self._pass_on(b"" if self.method == "HEAD" else message.get("body", b""), message)
@@ -282,6 +291,12 @@ def _headers(scope: Scope) -> dict[str, str]:
     return found
 
 
+def _key(headers: dict[str, str]) -> str:
+    """The key that was sent; empty where there is none."""
+    kind, _, key = headers.get("authorization", "").partition(" ")
+    return key.strip() if kind.lower() == "bearer" else ""
+
+
 def _has_body(scope: Scope) -> bool:
     headers = _headers(scope)
     return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
@@ -301,7 +316,7 @@ def _is_page(path: str) -> bool:
 
 
 def _is_open(path: str) -> bool:
-    return path == "/health" or _is_page(path)
+    return path in ("/health", "/ready") or _is_page(path)
 
 
 def _check_local(scope: Scope, headers: dict[str, str]) -> None:

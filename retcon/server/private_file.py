@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from retcon.errors import BusyError, StoreError
+from retcon.store.service import Lock, ServiceTables
 
 PATIENCE = 10.0  # seconds to wait for another process that writes
 
@@ -53,6 +54,13 @@ class PrivateFile:
                     raise BusyError(f"{self.path}: another process keeps it locked; try again") from error
                 raise StoreError(f"{self.path}: cannot be read or written ({error})") from error
 
+    @contextmanager
+    def alone(self, *_: Lock) -> Iterator[sqlite3.Connection]:
+        """A transaction that is committed at the end of the block; nobody else writes meanwhile, whatever is locked."""
+        with self.use() as connection, exclusive(connection):
+            yield connection
+            connection.execute("COMMIT")
+
     def _follow(self) -> None:
         """Let go of a file that was removed, or that another one took the name of."""
         if self._connection is not None and self.path != ":memory:" and _place(self.path) != self._place:
@@ -65,6 +73,15 @@ class PrivateFile:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+
+
+def tables_in(
+    place: str | os.PathLike[str] | ServiceTables, schema: str, *, patience: float = PATIENCE
+) -> ServiceTables:
+    """Tables in a file of that name; those of a store are themselves."""
+    if isinstance(place, (str, os.PathLike)):
+        return PrivateFile(place, schema, patience=patience)
+    return place
 
 
 @contextmanager

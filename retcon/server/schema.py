@@ -539,3 +539,11 @@ class HealthOut(BaseModel):
     version: str
     model: bool
     notes: int | None = None
+
+
+class ReadyOut(BaseModel):
+    """That new requests may come."""
+
+    model_config = _answer(ready=True)
+
+    ready: bool

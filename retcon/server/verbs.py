@@ -42,6 +42,7 @@ from retcon.server.schema import (
 from retcon.server.stream import Event
 from retcon.serving import check_expiry
 from retcon.store import Deleted
+from retcon.store.service import Lock
 from retcon.trace import span
 from retcon.where import Where
 
@@ -225,6 +226,15 @@ class HttpVerbs:
         if held + new > most:
             message = f"this key has {held:,} notes, {new:,} more are over its quota of {most:,}; nothing was written"
             raise Refusal(507, "quota", message)
+
+    def quota_locks(self, grant: Grant) -> tuple[Lock, ...]:
+        """What a write of this key locks, so that nobody else adds between its count and its add.
+
+        Keys that share notes have an id in common: one of them holds all of the other's.
+        """
+        if not self.limits.key_notes or grant.admin:
+            return ()
+        return tuple(("quota", name, value) for name in IDS if (value := getattr(grant.scope, name)) is not None)
 
     def _is_stored(self, note_id: str) -> bool:
         with suppress(NotFoundError):

@@ -1,6 +1,7 @@
 """Where the work is done: a few threads for reads, one for writes, some more for what may wait for a model.
 
-SQLite takes one write at a time, so one thread writes and nobody polls for the lock. Each thread has a connection.
+SQLite takes one write at a time, so one thread writes and nobody polls for the lock; on PostgreSQL a few do. Each
+thread has a connection.
 Keys that want threads at the same time get the same time on them, and no key has all of them: what one key asks for
 stands in no other's way, however much or long it is.
 """
@@ -236,11 +237,11 @@ class Pool:
 class Workers:
     """Runs calls on threads, within a deadline on the event loop's clock."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, writers: int = 1) -> None:
         self.seconds = limits.seconds
         # by processor time: a job that waited because another key kept the processor busy costs its key nothing
         reads = Pool("read", limits.threads, crowded=max(1, limits.threads // 3), cost=time.thread_time)
-        self.pools = {"read": reads, "write": Pool("write", 1), "model": Pool("model", limits.model_threads)}
+        self.pools = {"read": reads, "write": Pool("write", writers), "model": Pool("model", limits.model_threads)}
 
     async def run(self, kind: str, key: str, call: Callable[[], T], deadline: float, stop: Stop | None = None) -> T:
         """What the call returns, from a thread of that kind of pool.

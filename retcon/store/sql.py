@@ -40,6 +40,7 @@ from retcon.store.database import IN, Database, Many, translate_damage
 from retcon.store.indexes import Indexes
 from retcon.store.matrices import Matrices
 from retcon.store.rows import DERIVED, FACT_PLACES, NOTE, VERSIONS, check_of, conditions, read_note
+from retcon.store.service import SharedTables
 from retcon.store.snapshot import SqlSnapshot
 from retcon.store.writing import BATCH, Stored, Writer
 from retcon.where import Where
@@ -252,6 +253,10 @@ class SqlStore(ABC):
                 notes, records = notes + gone[0], records + gone[1]
         reading.forget()
         return Deleted(notes, records, self.in_memory or not notes)
+
+    def service_tables(self) -> SharedTables | None:
+        """What the servers on this store share; None where they keep it in files beside the store."""
+        return None
 
     def count_unpurged(self, *, now: str | None = None) -> int:
         """How many deletes there were whose words may still lie in the files, and notes that have expired by now."""

@@ -8,6 +8,7 @@ from retcon.store.checking import Check
 from retcon.store.postgres.checking import repair
 from retcon.store.postgres.connections import Connections
 from retcon.store.postgres.migrations import find_version
+from retcon.store.postgres.service import open_service
 from retcon.store.postgres.store import PostgresStore
 from retcon.store.postgres.url import parse
 
@@ -25,4 +26,4 @@ def is_there(url: str) -> bool:
         return find_version(session, connections.place.schema) is not None
 
 
-__all__ = ["PostgresStore", "check_url", "is_there"]
+__all__ = ["PostgresStore", "check_url", "is_there", "open_service"]

@@ -35,6 +35,11 @@ class SchemaDraft:
         row = session.execute("SELECT to_regclass(%s) IS NOT NULL", (f'"{self.goal}".note',)).fetchone()
         if row == (True,) and session.execute(f'SELECT 1 FROM "{self.goal}".note LIMIT 1').fetchone() is not None:
             raise InputError(f"{self.path} holds notes: name another ?schema=, or delete them first")
+        row = session.execute("SELECT to_regclass(%s) IS NOT NULL", (f'"{self.goal}".key',)).fetchone()
+        if row == (True,) and session.execute(f'SELECT 1 FROM "{self.goal}".key LIMIT 1').fetchone() is not None:
+            raise InputError(
+                f"{self.path} holds keys of a service: name another ?schema=, and make keys after the move"
+            )
 
     def begin_anew(self) -> None:
         """Let the draft go, and begin another."""

@@ -27,6 +27,7 @@ from retcon.store.postgres.ahead import AheadSnapshot, open_view
 from retcon.store.postgres.connections import Connections, InTheWayError, LostConnectionError, PostgresConnection
 from retcon.store.postgres.migrations import STEPS, check_server, migrate, schema_problems
 from retcon.store.postgres.near import Extension, Near, Place, find_extension
+from retcon.store.postgres.service import PostgresServiceTables
 from retcon.store.postgres.statements import to_postgres
 from retcon.store.postgres.url import parse
 from retcon.store.postgres.writing import PostgresWriter
@@ -232,6 +233,10 @@ class PostgresStore(SqlStore):
         from retcon.store.postgres.checking import check  # loaded where one is asked for
 
         return check(self._connections, self._indexes)
+
+    def service_tables(self) -> PostgresServiceTables:
+        """What the servers on this store share; the caller closes it."""
+        return PostgresServiceTables(self._connections.place)
 
     def close(self) -> None:
         """Close every connection; the store cannot be used after."""
