@@ -22,8 +22,8 @@ from bench import RESULTS, keep, out_parser
 from bench.domains import PERMISSIVE, read_ids, spread
 from bench.domains import load as load_domain
 from bench.evaluation import ROWS, round_numbers
-from bench.rivals.base import COUNTER, fit
 from bench.rivals.answers import SPENT, Shown, measure, read_rows, write
+from bench.rivals.base import COUNTER, fit
 from bench.rivals.questions import BUDGETS
 from bench.rivals.systems.bm25s_rag import Bm25sRag
 from bench.runs import MODEL, RecordingCache, open_model, restore
