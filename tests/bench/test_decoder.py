@@ -109,6 +109,16 @@ def test_a_beginning_that_a_slot_holds_is_copied_and_changes_nothing(folder: Pat
     assert made.read_tokens < 0.5 * sum(len(row.ids) for row in asked)
 
 
+def test_rows_that_begin_alike_and_others_are_taken_in_at_once(folder: Path, weights: Weights) -> None:
+    beginning = prompt(5, 300)
+    made = decoder(weights, ((8, 512),))
+    say(made, [Row(0, Ask((), 3), prompt(1, 10, beginning))])
+    # in one pool, some are read from their beginning and some after what is copied: none ends before it was read
+    mixed = [Row(i, Ask((), 6), prompt(i, 12, () if i % 2 else beginning)) for i in range(6)]
+    assert say(made, mixed) == generate(folder, mixed)
+    assert made.copied_tokens >= 3 * 256
+
+
 def test_a_slot_without_a_row_keeps_what_it_holds(folder: Path, weights: Weights) -> None:
     beginning = prompt(9, 280)
     made = decoder(weights, ((3, 512),))
