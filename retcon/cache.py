@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Protocol, runtime_checkable
@@ -114,15 +115,17 @@ class CachedChat:
         missing = {key: ask for key, ask in zip(keys, asks, strict=True) if key not in found}
         self.hits += sum(key in found for key in keys)
         self.misses += len(missing)
-        asked = list(missing)
+        asked, places = list(missing), defaultdict[str, list[int]](list)
+        for place, key in enumerate(keys):
+            places[key].append(place)
         for some in arrivals(self.chat, list(missing.values())) if missing else ():
             replies = {asked[place]: reply for place, reply in some.items()}
             self._keep({key: reply for key, reply in replies.items() if isinstance(reply, Reply)})
             found |= replies
-            yield {place: found[key] for place, key in enumerate(keys) if key in found}
+            yield {place: reply for key, reply in found.items() for place in places[key]}
             found = {}
         if found:
-            yield {place: found[key] for place, key in enumerate(keys) if key in found}
+            yield {place: reply for key, reply in found.items() for place in places[key]}
 
     def _key(self, ask: Ask) -> str:
         return cache_key(

@@ -72,6 +72,21 @@ def test_processes_behind_one_port_serve_one_store_and_stop_with_exit_code_0(pat
         assert {note.id for note in memory.get_all()} == ids
 
 
+def test_a_stop_that_reaches_parent_and_children_alike_still_finishes_what_was_accepted(path: Path) -> None:
+    """As service managers send it: to every process of the service, so that a child gets it twice."""
+    with served(path, "--workers", "2", "--drain", "1", *QUIET) as running:
+        with clients(4, running.url) as many:
+            ids = {each.post("/memories", json={"text": "a cat"}).json()["results"][0]["id"] for each in many}
+        both = children(running)
+        for pid in (*both, running.process.pid):
+            os.kill(pid, signal.SIGTERM)
+        code, told = running.end()
+    assert (code, told) == (0, [])
+    assert not any(map(is_alive, both))
+    with Memory(path) as memory:
+        assert {note.id for note in memory.get_all()} == ids
+
+
 @pytest.fixture(scope="module")
 def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Keys]]:
     """Two processes with small limits, and the keys that they know."""

@@ -1,4 +1,4 @@
-"""What each rival has, and where that was seen: `features.json` as the tables of docs/rivals-features.md.
+"""What each rival has, and where that was seen: `features.json` as tables of two pages of the docs.
 
 A cell says what was seen and where: a file of the version that its column names, a file of a repository at a commit, or
 a run. "not seen" names where it was looked for; it is no proof that there is none.
@@ -37,11 +37,11 @@ def evidence_table(found: Mapping[str, Any]) -> str:
     """Where each cell was seen."""
     titles = {name: each["title"] for name, each in found["systems"].items()}
     rows = [
-        [row["feature"] if place == 0 else "", titles[name], cell["says"], cell["seen"]]
+        [row["feature"] if place == 0 else "", titles[name], cell["seen"]]
         for row in found["rows"]
         for place, (name, cell) in enumerate(row["cells"].items())
     ]
-    return grid(["feature", "system", "what it has", "where that was seen"], rows)
+    return grid(["feature", "system", "where it was seen"], rows)
 
 
 TABLES: Mapping[str, Callable[[], str]] = {

@@ -74,6 +74,7 @@ class DecoderSay:
         self.ends = frozenset(given if isinstance(given, list) else [given])
         self._connection = Client(socket, "AF_UNIX")
         self._lock, self._numbers, self._calls = threading.Lock(), count(), dict[int, Future[list[int] | None]]()
+        self._gone = False
         threading.Thread(target=self._receive, daemon=True).start()
 
     def template(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None) -> str:
@@ -87,6 +88,8 @@ class DecoderSay:
         ids = list(self.tokenizer([prompt], add_special_tokens=False)["input_ids"][0])
         call: Future[list[int] | None] = Future()
         with self._lock:
+            if self._gone:
+                raise ConnectionError("the decoder is gone")
             number = next(self._numbers)
             self._calls[number] = call
             self._connection.send((number, ids, tokens, temperature, seed))
@@ -102,7 +105,9 @@ class DecoderSay:
             try:
                 number, said = self._connection.recv()
             except (EOFError, OSError):
-                for call in self._calls.values():
-                    call.set_exception(ConnectionError("the decoder is gone"))
+                with self._lock:
+                    self._gone = True
+                    for call in self._calls.values():
+                        call.set_exception(ConnectionError("the decoder is gone"))
                 return
             self._calls.pop(number).set_result(said)

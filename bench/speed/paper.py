@@ -32,6 +32,7 @@ class Assumptions:
     adds: float = 10  # of a user, a day
     peak: float = 3.0  # the busiest moment over the mean
     busy: float = 0.6  # share of a core that is used at that moment
+    http: float = 1.5  # ms of a core that HTTP costs a request, beside the call itself
     partition: float = 100_000_000  # notes that one database holds
     copies: float = 3  # of a database: one that writes, the others read and stand by
     resident: float = 0.1  # share of the bytes that is asked for, and so held in memory
@@ -113,13 +114,14 @@ def work_out(stores: Results, given: Assumptions) -> Iterator[Line]:
         yield Line(f"{what} a second at the peak", f"{given.users:,.0f} × {count:g} / {DAY:,} s × {given.peak:g}", rate)
         yield Line(
             f"cores of services for {what}",
-            f"× {plain(client)} ms (measured) / {given.busy:g} busy", rate * client / 1e3 / given.busy,
+            f"× ({plain(client)} ms (measured, median) + {given.http:g} of HTTP) / {given.busy:g} busy",
+            rate * (client + given.http) / 1e3 / given.busy,
         )  # fmt: skip
         yield Line(
             f"cores of databases for {what}",
             f"{plain(rate)} × {plain(server)} ms (measured) / {given.busy:g} busy", rate * server / 1e3 / given.busy,
         )  # fmt: skip
-        rates[f"{what} cores"] = rate * (client + server) / 1e3 / given.busy
+        rates[f"{what} cores"] = rate * (client + given.http + server) / 1e3 / given.busy
     yield from _prices(given, size, rates)
 
 
@@ -152,6 +154,7 @@ def _prices(given: Assumptions, size: float, rates: dict[str, float]) -> Iterato
 _ABOUT = {
     "users": "who have notes", "notes": "of a user", "recalls": "of a user, a day", "adds": "notes of a user, a day",
     "peak": "the busiest moment over the mean", "busy": "share of a core that is used at that moment",
+    "http": "ms of a core that HTTP costs a request, beside the call itself",
     "partition": "notes that one database holds", "copies": "of a database: one writes, the others stand by",
     "resident": "share of the bytes that is asked for, and so held in memory",
     "core_hour": "dollars, a core for an hour",

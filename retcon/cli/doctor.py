@@ -35,6 +35,7 @@ EXTRAS = {  # extra -> what it brings, and the modules by which it is recognised
     "local": ("local GGUF models", ("xllamacpp",)),
     "lab": ("Parquet files, boosted trees and figures", ("pyarrow", "sklearn", "matplotlib")),
     "postgres": ("a store on a PostgreSQL server", ("psycopg", "psycopg_pool")),
+    "ray": ("labelling on several machines", ("ray",)),
     "gpu": ("local models on a GPU", ("torch", "transformers", "accelerate")),
     "server": ("the REST service and its page", ("fastapi", "uvicorn")),
     "mcp": ("the MCP server", ("mcp", "uvicorn")),

@@ -72,6 +72,8 @@ def load_ray() -> Any:
 def _own_ray() -> Iterator[None]:
     """A small quiet Ray on this machine, whose processes and files are gone afterwards."""
     ray, folder = load_ray(), tempfile.mkdtemp(prefix="retcon-ray-")
+    before = {name: os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_MODE")}
+    os.environ["RAY_AUTH_MODE"] = "token"  # who has no token is refused, whatever the user has set
     os.environ.setdefault("RAY_AUTH_TOKEN", TOKEN)
     try:
         ray.init(
@@ -82,8 +84,10 @@ def _own_ray() -> Iterator[None]:
     finally:
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
-        if os.environ.get("RAY_AUTH_TOKEN") == TOKEN:
-            del os.environ["RAY_AUTH_TOKEN"]
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 @contextlib.contextmanager
@@ -298,14 +302,11 @@ class RayChat:
         under_way: dict[Any, _Parcel] = {}
         while waiting or under_way:
             self._send(asks, waiting, under_way)
-            found: dict[int, Reply | ModelError] = {}
             for ref in self._crew.wait(list(under_way), self._idle(waiting, under_way)):
-                if ref in under_way:
-                    found |= self._take(ref, under_way.pop(ref), waiting)
-                else:
+                if ref not in under_way:
                     self._crew.welcome(ref)
-            if found:
-                yield found
+                elif found := self._take(ref, under_way.pop(ref), waiting):
+                    yield found  # at once: what comes next may fail, and this is paid for
 
     def _send(self, asks: Sequence[Ask], waiting: deque[_Parcel], under_way: dict[Any, _Parcel]) -> None:
         """Hand out as much as may be under way."""

@@ -199,7 +199,7 @@ class Supervisor:
         if self._stops > 1:
             self._code = FORCED
         for child in self._children:
-            child.process.send_signal(signal.SIGTERM)
+            child.process.send_signal(signal.SIGKILL if self._stops > 1 else signal.SIGTERM)
 
     def _reap(self) -> None:
         for child in [each for each in self._children if each.process.poll() is not None]:
@@ -222,10 +222,11 @@ class Supervisor:
             self._stop()
             return
         logs.event(logging.ERROR, "process ended", process=child.number, pid=child.process.pid, code=code)
-        if any(each.number == child.number for each in self._children):
+        twins = [each for each in self._children if each.number == child.number]
+        if any(each.started < child.started for each in twins):
             logs.event(logging.ERROR, "rolling restart given up", process=child.number)
             self._rolling.clear()  # the one that it was to replace goes on
-        else:
+        elif not twins:
             self._start_again(child)
 
     def _start_again(self, child: Child) -> None:

@@ -88,8 +88,15 @@ class ChatProxy:
         return len(drafts)
 
     def _store_part(self, caller: Caller, part: Sequence[Mapping[str, Any]], left: Sequence[Mapping[str, Any]]) -> None:
-        self.verbs.check_quota(caller.grant, [draft["id"] for draft in left])
-        self.chats.memory.add(part)
+        def add() -> None:
+            self.verbs.check_quota(caller.grant, [draft["id"] for draft in left])
+            self.chats.memory.add(part)
+
+        locks = self.verbs.quota_locks(caller.grant)
+        if locks:
+            self.idempotency.in_turn(add, *locks)
+        else:
+            add()
         if len(part) == len(left):
             self.idempotency.do_once(self._identify(part[-1]["id"]), list)
 

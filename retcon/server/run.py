@@ -85,7 +85,7 @@ def serve(
     opened = listen(host, port) if child is None else child.open_socket()
     sys.setswitchinterval(TURN)
     logs.to_stream(log)
-    with _signals(server, readiness, drain):
+    with _signals(server, readiness, drain, forced=child is None):
         if ready is not None:
             ready(_url(host, opened))
         if member is not None:
@@ -168,16 +168,22 @@ class _Member:
 
 
 @contextlib.contextmanager
-def _signals(server: Any, readiness: Readiness, drain: float) -> Iterator[None]:
-    """The first signal asks the server to stop, the second ends the process."""
+def _signals(server: Any, readiness: Readiness, drain: float, *, forced: bool) -> Iterator[None]:
+    """The first signal asks the server to stop, the second ends the process where it may be `forced`.
+
+    One of several processes gets the first from its parent and perhaps from whoever stops the service as a whole; its
+    parent is the one to end it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     begun: list[threading.Timer] = []
 
     def stop(_: int, __: FrameType | None) -> None:
-        if begun:
+        if begun and forced:
             os._exit(FORCED)
+        if begun:
+            return
         begun.append(threading.Timer(drain, _leave, (server,)))
         if readiness.draining or not drain:
             _leave(server)

@@ -74,7 +74,7 @@ def made(**changed: Any) -> Any:
 
 def test_paper_arithmetic_gives_the_constructed_answer() -> None:
     given = paper.Assumptions(
-        users=864_000, notes=1_000, recalls=10, adds=10, peak=2, busy=0.5, partition=100_000_000, copies=2,
+        users=864_000, notes=1_000, recalls=10, adds=10, peak=2, busy=0.5, http=1, partition=100_000_000, copies=2,
         resident=0.5, core_hour=1, memory_month=1, disk_month=1,
     )  # fmt: skip
     found = {line.what: line.value for line in paper.work_out(made(), given)}
@@ -82,8 +82,8 @@ def test_paper_arithmetic_gives_the_constructed_answer() -> None:
     assert found["bytes of one copy"] == pytest.approx(1.728)  # TB
     assert found["databases, split by user"] == 9
     assert found["recalls a second at the peak"] == pytest.approx(200)
-    assert found["cores of services for recalls"] == pytest.approx(200 * 0.006 / 0.5)
-    assert found["cores a month"] == pytest.approx((200 * 0.0075 + 200 * 0.003) / 0.5 * 730)
+    assert found["cores of services for recalls"] == pytest.approx(200 * 0.007 / 0.5)
+    assert found["cores a month"] == pytest.approx((200 * 0.0085 + 200 * 0.004) / 0.5 * 730)
     total = found["cores a month"] + 1_728 * 0.5 * 2 + 1_728 * 2 * 2
     assert found["a month"] == pytest.approx(total)
     assert found["**a million recalls**"] == pytest.approx(total / (100 * 730 * 3600 / 1e6))

@@ -71,7 +71,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
     from ray.cluster_utils import Cluster
 
     folder = Path("/tmp") / f"retcon-test-{os.getpid()}"  # short: Ray's sockets lie below it
-    made = Cluster(initialize_head=True, head_node_args=SMALL | {"temp_dir": str(folder), "include_dashboard": False})
+    patient = {"health_check_failure_threshold": 15, "health_check_timeout_ms": 60_000}  # a busy machine is not dead
+    head = {"temp_dir": str(folder), "include_dashboard": False, "_system_config": patient}
+    made = Cluster(initialize_head=True, head_node_args=SMALL | head)
     made.add_node(**SMALL)
     yield Clusters(made.address, made, folder)
     made.shutdown()

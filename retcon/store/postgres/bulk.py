@@ -33,7 +33,7 @@ TYPES = {  # of the tables that are written in bulk, in their order
     "block": {"scope": "bigint", "term": "bigint", "first": "bigint", "data": "bytea"},
 }
 _OIDS = {"bigint": (20, 1016), "text": (25, 1009), "bytea": (17, 1001), "double precision": (701, 1022)}
-_INSERT = re.compile(r"\s*(INSERT (?:OR \w+ )?INTO (\w+)(?: \(([\w, ]+)\))?) VALUES \([?, ]+\)\s*")
+_INSERT = re.compile(r"(INSERT (?:OR \w+ )?INTO (\w+)(?: \(([\w, ]+)\))?) VALUES \([?, ]+\)")
 _LENGTH = struct.Struct(">i").pack
 _NULL = _LENGTH(-1)
 _BIGINT = np.dtype([("length", ">i4"), ("value", ">i8")])
@@ -81,7 +81,7 @@ def register(adapters: AdaptersMap) -> None:
 @lru_cache(maxsize=64)
 def find(sql: str) -> Bulk | None:
     """The statement, in SQLite's words, for many rows at once; None where it is none of ours to be turned."""
-    found = _INSERT.fullmatch(sql)
+    found = _INSERT.fullmatch(sql.strip())
     if found is None or found[2] not in TYPES:
         return None
     held = TYPES[found[2]]

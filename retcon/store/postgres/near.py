@@ -69,7 +69,8 @@ ALTER TABLE near ALTER COLUMN data SET STORAGE PLAIN, ALTER COLUMN data SET STAT
 CREATE INDEX near_place ON near (pool, slot);
 ALTER TABLE near ENABLE ROW LEVEL SECURITY;
 ALTER TABLE near_pool ENABLE ROW LEVEL SECURITY;
-CREATE POLICY own ON near USING (pool IN (SELECT id FROM pool)) WITH CHECK (pool IN (SELECT id FROM pool));
+CREATE POLICY own ON near USING (pool IN (SELECT id FROM pool))
+  WITH CHECK (EXISTS (SELECT 1 FROM vector WHERE vector.id = near.id AND vector.pool = near.pool));
 CREATE POLICY own ON near_pool USING (pool IN (SELECT id FROM pool)) WITH CHECK (pool IN (SELECT id FROM pool));
 CREATE OR REPLACE FUNCTION near_is_granted() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -249,11 +250,10 @@ class Near(Indexes):
         return pool.dim <= MOST_NUMBERS and (self.extension.writable or state is not None)
 
     def _copy(self, pool: Pool, writing: Use) -> None:
-        """Copy all that is lacking; what another is busy with is left to the next search."""
-        more = True
+        """Copy what is lacking, for half of the time there is; the rest, and what another is busy with, comes later."""
+        more, least = True, deadline.seconds_left() / 2
         with contextlib.suppress(BusyError):
-            while more:
-                deadline.check()
+            while more and deadline.seconds_left() >= least:
                 with writing() as connection:
                     more = copy_some(connection, pool, self.extension.types)
 
