@@ -518,13 +518,15 @@ def near_problems(connection: Database, extension: Extension) -> Iterator[str]:
     if connection.execute(query).fetchone()[0]:
         yield "pgvector's table lacks vectors that the store has"
     query = """
-    SELECT vector.note, vector.data, near.data,
+    SELECT near.id, vector.note, vector.data, near.data,
       (near.pool, near.slot, near.part) = (vector.pool, vector.slot, vector.part)
-    FROM near JOIN vector ON vector.id = near.id
+    FROM near JOIN vector ON vector.id = near.id WHERE near.id > ? ORDER BY near.id LIMIT ?
     """
-    for note, kept, copied, same_place in connection.execute(query):
-        if not same_place or np.frombuffer(copied, ">f2", offset=4).astype(KEPT).tobytes() != bytes(kept):
-            yield f"pgvector's copy of a vector of note {note} is not that vector"
+    last = 0
+    while rows := connection.execute(query, (last, BATCH)).fetchall():  # in parts: all of them may not fit the memory
+        for last, note, kept, copied, same_place in rows:
+            if not same_place or np.frombuffer(copied, ">f2", offset=4).astype(KEPT).tobytes() != bytes(kept):
+                yield f"pgvector's copy of a vector of note {note} is not that vector"
 
 
 def tables(session: Session) -> list[str]:
