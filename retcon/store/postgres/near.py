@@ -524,7 +524,8 @@ def near_problems(connection: Database, extension: Extension) -> Iterator[str]:
     """
     last = 0
     while rows := connection.execute(query, (last, BATCH)).fetchall():  # in parts: all of them may not fit the memory
-        for last, note, kept, copied, same_place in rows:
+        last = rows[-1][0]
+        for _, note, kept, copied, same_place in rows:
             if not same_place or np.frombuffer(copied, ">f2", offset=4).astype(KEPT).tobytes() != bytes(kept):
                 yield f"pgvector's copy of a vector of note {note} is not that vector"
 
