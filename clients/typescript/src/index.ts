@@ -160,6 +160,11 @@ export class Retcon {
     return take(this.http.GET("/health", calling(how)));
   }
 
+  /** Whether new requests should be sent there; an error with the code `draining` once a stop has begun. */
+  ready(how: Call = {}): Promise<Schemas["ReadyOut"]> {
+    return take(this.http.GET("/ready", calling(how)));
+  }
+
   /** Counts and times as Prometheus text; for admin keys. */
   metrics(how: Call = {}): Promise<string> {
     return take(this.http.GET("/metrics", { parseAs: "text", ...calling(how) }));

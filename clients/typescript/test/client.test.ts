@@ -20,6 +20,7 @@ test("notes go in once under an idempotency key, and come back as they are", asy
   assert.equal(cat?.memory, turns[0]?.content);
   assert.equal((await ann.get(cat?.id ?? "")).user_id, "ann");
   assert.equal((await ann.health()).notes, 2);
+  assert.equal((await ann.ready()).ready, true);
 });
 
 test("a recall keeps its budget and says why", async () => {
