@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from bench.rivals.adapters import llamaindex_embedding
 from bench.rivals.speed.stores import TOP, Found, Note
 
 
-class _Nodes:
+class _Nodes(ABC):
     """What both have."""
 
     batch = 2_000
@@ -35,9 +36,9 @@ class _Nodes:
         """That user's."""
         return self.filters(filters=[self.filter(key="user", value=user)])
 
+    @abstractmethod
     def retriever(self, user: str) -> Any:
         """What searches for that user, made once."""
-        raise NotImplementedError
 
     def search(self, query: str, user: str) -> Sequence[Found]:
         if user not in self.asked:
