@@ -47,7 +47,8 @@ class _Nodes(ABC):
         return [Found(each.node.metadata["user"], each.node.text) for each in found]
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Let go of what searches."""
+        self.asked.clear()
 
 
 class Vectors(_Nodes):
