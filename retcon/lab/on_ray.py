@@ -72,8 +72,6 @@ def load_ray() -> Any:
 def _own_ray() -> Iterator[None]:
     """A small quiet Ray on this machine, whose processes and files are gone afterwards."""
     ray, folder = load_ray(), tempfile.mkdtemp(prefix="retcon-ray-")
-    before = {name: os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_MODE")}
-    os.environ["RAY_AUTH_MODE"] = "token"  # who has no token is refused, whatever the user has set
     os.environ.setdefault("RAY_AUTH_TOKEN", TOKEN)
     try:
         ray.init(
@@ -84,10 +82,8 @@ def _own_ray() -> Iterator[None]:
     finally:
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+        if os.environ.get("RAY_AUTH_TOKEN") == TOKEN:
+            del os.environ["RAY_AUTH_TOKEN"]
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ from retcon.lab.stats import resample
 BUDGETS = (32, 128)
 IDS = ("question_id", "conversation", "twin")
 APART = {"locomo-product-gate", "locomo-independent-gate", "retrieval-features"}  # gates, and what is no outcome
-RIVALS = ("rivals", "rivals-histories")  # in a form of their own
+RIVALS = ("rivals", "rivals-histories", "rivals-order")  # in a form of their own
 Verdict = Callable[[int, int, str], float]
 
 
