@@ -71,9 +71,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
     from ray.cluster_utils import Cluster
 
     folder = Path("/tmp") / f"retcon-test-{os.getpid()}"  # short: Ray's sockets lie below it
-    patient = {"health_check_failure_threshold": 15, "health_check_timeout_ms": 60_000}  # a busy machine is not dead
-    head = {"temp_dir": str(folder), "include_dashboard": False, "_system_config": patient}
-    made = Cluster(initialize_head=True, head_node_args=SMALL | head)
+    made = Cluster(initialize_head=True, head_node_args=SMALL | {"temp_dir": str(folder), "include_dashboard": False})
     made.add_node(**SMALL)
     yield Clusters(made.address, made, folder)
     made.shutdown()
@@ -381,6 +379,19 @@ def test_what_keeps_failing_is_tried_as_often_as_without_ray_then_counted(
 
 
 @needs_ray
+def test_the_key_reaches_the_endpoint_and_no_file_of_the_cluster(
+    cluster: Clusters, kept: ReplyCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETCON_API_KEY", KEY)
+    with Server(always=answers) as server, open_ray(cluster, server) as model:
+        label(model, kept, 1)
+    assert {seen.headers["authorization"] for seen in server.seen} == {f"Bearer {KEY}"}
+    files = [path for path in cluster.folder.rglob("*") if path.is_file()]
+    assert files
+    assert not [path for path in files if KEY.encode() in path.read_bytes()]
+
+
+@needs_ray
 def test_workers_are_on_every_node_and_a_node_that_goes_down_loses_nothing(
     cluster: Clusters, kept: ReplyCache, local: labels.LabelRun
 ) -> None:
@@ -405,19 +416,6 @@ def test_workers_are_on_every_node_and_a_node_that_goes_down_loses_nothing(
         found = run.result(300)
     assert plain_rows(found) == plain_rows(local)
     assert {ask for ask, times in counts(server).items() if times > 1} == lost
-
-
-@needs_ray
-def test_the_key_reaches_the_endpoint_and_no_file_of_the_cluster(
-    cluster: Clusters, kept: ReplyCache, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RETCON_API_KEY", KEY)
-    with Server(always=answers) as server, open_ray(cluster, server) as model:
-        label(model, kept, 1)
-    assert {seen.headers["authorization"] for seen in server.seen} == {f"Bearer {KEY}"}
-    files = [path for path in cluster.folder.rglob("*") if path.is_file()]
-    assert files
-    assert not [path for path in files if KEY.encode() in path.read_bytes()]
 
 
 # -- as a command ------------------------------------------------------------------------------------------------------
