@@ -258,7 +258,7 @@ def _most(purse: Purse) -> int:
 def _need(piece: Piece, target: Target, purse: Purse) -> int:
     """Tokens of the smallest part of the piece, or of all of it where that is few."""
     cost = purse.cost(piece)
-    return cost if cost <= _most(purse) else min(cost, purse.cost(purse.runs(piece, target).take(0)))
+    return cost if cost <= _most(purse) else min(cost, purse.cost(purse.runs(piece, target).smallest))
 
 
 # - parts of a sentence -
@@ -271,11 +271,24 @@ class Runs:
         self.piece = piece
         found = read(piece.text, target.language).spans
         self.spans = found.places
-        self.ends = _peel(_values(piece.text, found, target))[::-1]
+        self.values = _values(piece.text, found, target)
+
+    @cached_property
+    def ends(self) -> list[tuple[int, int]]:
+        """First and last span of each part, the smallest first."""
+        return _peel(self.values)[::-1]
+
+    @cached_property
+    def smallest(self) -> Piece:
+        """The part that is left in the end: of the spans that are worth most, the first."""
+        best = self.values.index(max(self.values))
+        return self._cut(best, best)
 
     def take(self, size: int) -> Piece:
         """The part of that size, counted from 0."""
-        first, last = self.ends[size]
+        return self._cut(*self.ends[size])
+
+    def _cut(self, first: int, last: int) -> Piece:
         text = self.piece.text[self.spans[first][0] : self.spans[last][1]]
         begun, ended = first == 0, last == len(self.spans) - 1
         return self.piece._replace(text=text.strip(LOOSE), begun=begun, ended=ended)
@@ -289,7 +302,7 @@ class Runs:
 def _values(text: str, found: Spans, target: Target) -> list[float]:
     """What each span of the sentence is worth: its words of the query; of the kinds that are asked for, the nearest."""
     starts = [start for start, _ in found.places]
-    values = target.overlaps(found.words)
+    values = target.overlaps(text, found.words)
     held: set[int] = set()
     for kind in target.kinds:
         held |= {i for i, run in enumerate(found.words) if not kind.words.isdisjoint(run)}

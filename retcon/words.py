@@ -95,17 +95,22 @@ class _Stems(dict[str, str]):
     """Word -> its stem, for the words met lately."""
 
     def __missing__(self, word: str) -> str:
-        stemmer = getattr(_thread, "stemmer", None)
-        if stemmer is None:  # a Snowball stemmer must not be shared between threads
-            stemmer = _thread.stemmer = Stemmer.Stemmer("english", 0)  # it needs no cache of its own
         if len(self) >= 1 << 17:
             self.clear()
-        stem: str = stemmer.stemWord(word)
-        self[word] = stem
+        stem = self[word] = stem_word(word)
         return stem
 
 
 _stem_of = _Stems().__getitem__
+
+
+def stem_word(word: str) -> str:
+    """The word with its English ending removed; it is not remembered."""
+    stemmer = getattr(_thread, "stemmer", None)
+    if stemmer is None:  # a Snowball stemmer must not be shared between threads
+        stemmer = _thread.stemmer = Stemmer.Stemmer("english", 0)  # it needs no cache of its own
+    stem: str = stemmer.stemWord(word)
+    return stem
 
 
 COMMON_STEMS = frozenset(stem_words(sorted(COMMON)))
@@ -118,12 +123,17 @@ def query_terms(query: str, *, common: bool = False) -> list[str]:
     return distinct if common or not telling else telling
 
 
-@lru_cache(maxsize=1 << 18)
-def term_key(term: str) -> int:
+def hash_term(term: str) -> int:
     """A signed 64-bit number that stands for the term in the index (no word is stored there)."""
     return int.from_bytes(
         hashlib.blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big", signed=True
     )
+
+
+@lru_cache(maxsize=1 << 18)
+def term_key(term: str) -> int:
+    """The same, remembered."""
+    return hash_term(term)
 
 
 _BREAK = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"

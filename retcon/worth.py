@@ -133,11 +133,20 @@ class Target:
         pairs = (part.stem_of.items() for line in telling for part in (line.sentence, line.voice))
         return {word: stem for word, stem in chain.from_iterable(pairs) if stem in self.shares}
 
-    def overlaps(self, runs: Sequence[Sequence[str]]) -> list[float]:
-        """Share of the query that the words of each run hold."""
-        terms = self.terms
+    def overlaps(self, text: str, runs: Sequence[Sequence[str]]) -> list[float]:
+        """Share of the query that the words of each run hold; the runs are all of a text that is one of the sentences.
+
+        Of ASCII text, all words of a run are words of the sentence too: then no other sentence has to be read.
+        """
+        terms = self._stem(runs) if text.isascii() else self.terms
         are_others = terms.keys().isdisjoint
         return [0.0 if are_others(run) else self.share({terms[word] for word in run if word in terms}) for run in runs]
+
+    def _stem(self, runs: Sequence[Sequence[str]]) -> Mapping[str, str]:
+        """The term that each word of the runs stems to; words of no term are left out."""
+        found = list({*chain.from_iterable(runs)})
+        stems = zip(found, self.language.stem_words(found), strict=True)
+        return {word: stem for word, stem in stems if stem in self.shares}
 
     def share(self, found: Iterable[str]) -> float:
         """What these terms are of the query; exact, so that the order of a set does not show."""

@@ -23,6 +23,7 @@ from retcon.note import Filter
 from retcon.passages import is_long
 from retcon.retrieve import best
 from retcon.store import postings, writing
+from retcon.store.writing import BATCH
 from retcon.where import resolve
 from retcon.words import index_counts, query_terms, spoken_date, term_key
 
@@ -504,3 +505,20 @@ def test_filters_narrow_the_results_and_leave_the_scores(memory: Memory) -> None
     late = {i for i, hit in free.items() if "2026-05-10" <= str(hit.note.timestamp) <= "2026-05-12"}
     assert set(same(since="2026-05-10", until="2026-05-12")) == late
     assert late
+
+
+@pytest.mark.parametrize("near", [False, True])
+def test_keys_are_sorted_as_a_stable_argsort_does_even_where_they_differ_in_the_last_bits(near: bool) -> None:
+    rng = np.random.default_rng(0)
+    base = rng.integers(-(2**63), 2**63 - 1, 50)
+    keys = rng.choice(base[:1] + np.arange(4) if near else base, 1_000)
+    assert postings._sort(keys).tolist() == np.argsort(keys, kind="stable").tolist()
+
+
+def test_a_note_that_a_later_batch_of_its_add_corrects_is_in_no_posting(memory: Memory, path: Path) -> None:
+    notes = [Note(id=f"n{number}", text=f"turn {number}", user_id="ann") for number in range(2 * BATCH)]
+    corrections = [replace(notes[-1], id=f"c{at}", supersedes=f"n{at}") for at in (0, 7, BATCH, 2 * BATCH - 1)]
+    memory.store.add([*notes, *corrections])
+    stored = memory.get_all(user_id="ann", superseded=True)
+    assert stored_index(memory, path) == expected_index(stored)
+    assert sum(note.superseded_by is not None for note in stored) == len(corrections)

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from test_text import clusters
 
-from retcon.extract import extract
+from retcon.extract import Runs, extract
 from retcon.note import Cluster, Hit, Note
+from retcon.reading import read
 from retcon.tokens import counter
 from retcon.worth import Piece, rank, read_lines, read_query
 
@@ -124,3 +125,22 @@ def test_a_long_sentence_that_ends_as_a_question_counts_in_full() -> None:
 def test_a_number_of_the_query_weighs_more_than_another_word_as_rare() -> None:
     told = order("coach 1953", note(0, "He was the coach. It was 1953."))
     assert told == ["It was 1953.", "He was the coach."]
+
+
+@given(clusters())
+def test_ascii_text_gives_the_overlaps_that_all_sentences_together_give(cluster: Cluster) -> None:
+    lines = read_lines(cluster)
+    target = read_query(cluster.query, lines, cluster.language)
+    for line in lines:
+        runs = read(line.text, cluster.language).spans.words
+        every = [target.share({target.terms[word] for word in run if word in target.terms}) for run in runs]
+        assert target.overlaps(line.text, runs) == every
+
+
+@given(clusters())
+def test_the_smallest_part_of_a_sentence_is_the_first_of_all_parts(cluster: Cluster) -> None:
+    lines = read_lines(cluster)
+    target = read_query(cluster.query, lines, cluster.language)
+    for piece in rank(lines, target, cluster.hits):
+        runs = Runs(piece, target)
+        assert runs.smallest == runs.take(0)

@@ -4,6 +4,7 @@
     python -m bench.rivals.contexts --out DIR --endpoint http://127.0.0.1:8100/v1      those that ask one, too
     python -m bench.rivals.contexts --out DIR --folder MODEL --systems longllmlingua   those that load one
     python -m bench.rivals.contexts --out DIR --share 1/4 ...                          a quarter of the histories
+    RETCON_VECTORS=FILE python -m bench.rivals.contexts --vectors                      of all turns and questions
     python -m bench.rivals.contexts --list                                             what there is
 
 A history is the unit: its lines are written once it is done, and one that is there is not done again. A rival that
@@ -27,7 +28,7 @@ from itertools import cycle, groupby
 from pathlib import Path
 from typing import Any
 
-from bench.rivals.base import COUNTER, Rival, Setup, Spent, fit
+from bench.rivals.base import COUNTER, Rival, Setup, Spent, fit, lines
 from bench.rivals.encoder import Encoder
 from bench.rivals.endpoint import Call, Endpoint
 from bench.rivals.questions import BUDGETS, DOMAINS, questions_of
@@ -165,6 +166,12 @@ def _numbers(spent: Spent) -> tuple[Any, ...]:
     return tuple(asdict(spent).values())
 
 
+def encode_all(every: Sequence[Job]) -> int:
+    """How many turns and questions now have a vector; each is kept in the file that RETCON_VECTORS names."""
+    turns = [text for job in every for text in lines(job.questions[0].history)]
+    return len(Encoder()([*turns, *(question.text for job in every for question in job.questions)]))
+
+
 def main() -> None:
     """The contexts of the rivals asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -178,11 +185,16 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="one history a domain, so many questions of it")
     parser.add_argument("--turns", type=int, help="so many turns of a history, for a trial")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--vectors", action="store_true", help="only encode turns and questions, into RETCON_VECTORS")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    if options.list or options.out is None:
+    if options.list or (options.out is None and not options.vectors):
         for each in SYSTEMS.values():
             print(f"{each.name:26}{'model' if each.model else 'folder' if each.folder else '':8}{each.title}")
+        return
+    every = list(jobs(options.domains.split(","), options.limit, options.turns))
+    if options.vectors:
+        print(f"{encode_all(every):,} texts encoded")
         return
     options.out.mkdir(parents=True, exist_ok=True)
     given = {"model": bool(options.endpoint), "folder": bool(options.folder)}
@@ -204,7 +216,6 @@ def main() -> None:
               f" {time.perf_counter() - began:.1f} s", flush=True)  # fmt: skip
 
     logs = {name: Log(options.out / f"{name}.jsonl") for name in names}
-    every = list(jobs(options.domains.split(","), options.limit, options.turns))
     # what a memory costs grows with turns, what a compressor costs with questions
     mine = {name: share(every, options.share, _questions if SYSTEMS[name].folder else _turns) for name in names}
     todo = [(name, job) for name in names for job in mine[name]]

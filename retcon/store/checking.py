@@ -195,7 +195,7 @@ def _index_of(connection: Database, scope: int) -> Iterator[str]:
     stored = connection.execute(
         "SELECT slot, note, length, terms, passages FROM doc WHERE scope = ? ORDER BY slot", (scope,)
     )
-    made = (row[1:] for docs in batches(docs_of(connection, scope), _BATCH) for row in postings.rows(scope, docs))
+    made = (row[1:] for docs in batches(docs_of(connection, scope), _BATCH) for row in postings.count(docs).rows)
     for expected, found in zip_longest(made, stored):
         if expected != found:
             slot = min(row[0] for row in (expected, found) if row is not None)

@@ -87,11 +87,12 @@ def _reindex(connection: Database, seqs: set[int]) -> None:
         scope, context = connection.execute(place, (seq,)).fetchone()
         stale.setdefault(scope, []).append(slot)
         if note.superseded_by is None:
-            doc = make_doc(seq, slot, note, context_keys(context or "", language), language)
+            doc = make_doc(scope, seq, slot, note, context_keys(context or "", language), language)
             docs.setdefault(scope, []).append(doc)
     for scope, slots in stale.items():
         postings.remove(connection, scope, slots)
-        postings.insert(connection, scope, docs.get(scope, []), newest=False)
+        ordered = sorted(docs.get(scope, []), key=lambda doc: doc.slot)
+        postings.insert(connection, postings.count(ordered), newest=False)
 
 
 def delete_scope(connection: Database, scope: int) -> tuple[int, int]:

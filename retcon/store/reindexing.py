@@ -34,7 +34,7 @@ def _index_notes(connection: Database, *, skip_damaged: bool = False, progress: 
     done = count(1)
     for scope in ids:
         for docs in batches(_tell(docs_of(connection, scope, skip_damaged=skip_damaged), done, progress), FLUSH):
-            postings.insert(connection, scope, docs, newest=True)
+            postings.insert(connection, postings.count(docs), newest=True)
     return next(done) - 1
 
 
@@ -59,7 +59,7 @@ def docs_of(connection: Database, scope: int, *, skip_damaged: bool = False) -> 
                 continue
             raise
         context = row[-1] if isinstance(row[-1], str) else ""
-        yield make_doc(row[0], row[SLOT], note, context_keys(context, language), language)
+        yield make_doc(scope, row[0], row[SLOT], note, context_keys(context, language), language)
 
 
 def batches(docs: Iterable[postings.Doc], size: int) -> Iterator[list[postings.Doc]]:
