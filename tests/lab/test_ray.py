@@ -70,11 +70,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
     os.environ.setdefault("RAY_AUTH_TOKEN", "0" * 64)
     from ray.cluster_utils import Cluster
 
-    folder = Path("/tmp") / f"retcon-test-{os.getpid()}"  # short: Ray's sockets lie below it
-    made = Cluster(initialize_head=True, head_node_args=SMALL | {"temp_dir": str(folder), "include_dashboard": False})
-    made.add_node(**SMALL)
-    yield Clusters(made.address, made, folder)
-    made.shutdown()
+    folder = Path("/tmp") / f"retcon-{os.getpid()}"  # short: Ray's sockets lie below it
+    with pytest.MonkeyPatch.context() as patch:
+        # not `temp_dir`: a cluster's address is written to Ray's usual folder, and that may not exist
+        patch.setenv("RAY_TMPDIR", str(folder))
+        made = Cluster(initialize_head=True, head_node_args=SMALL | {"include_dashboard": False})
+        made.add_node(**SMALL)
+        yield Clusters(made.address, made, folder)
+        made.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
