@@ -28,6 +28,7 @@ import pytest
 from command_line import complaint, run
 from local_model import needs_local_model, smollm
 from misbehaving import Handler, Server, answers, says
+from tiny_model import make_model, needs_torch
 from waiting import until
 
 from retcon.errors import InputError
@@ -191,6 +192,22 @@ def test_a_gguf_is_held_by_a_worker_and_gives_the_local_engines_outcomes(
             cache = ReplyCache(tmp_path / f"{len(runs)}.db")
             with each.open_model(str(smollm()), name=None, timeout=600.0, concurrency=16) as model:
                 runs.append(labels.label(todo, model, cache, judged=False))
+            cache.close()
+    assert runs[0].failures == {}
+    assert plain_rows(runs[0]) == plain_rows(runs[1])
+
+
+@needs_ray
+@needs_torch
+def test_a_transformers_folder_is_held_by_workers_and_gives_the_local_engines_outcomes(
+    cluster: Clusters, tmp_path: Path
+) -> None:
+    folder, runs = make_model(tmp_path / "model", room=8192), list[labels.LabelRun]()
+    with start_engine("ray", address=cluster.address, workers=2) as engine:
+        for each in (engine, LocalEngine()):
+            cache = ReplyCache(tmp_path / f"{len(runs)}.db")
+            with each.open_model(str(folder), name=None, timeout=600.0, concurrency=16) as model:
+                runs.append(labels.label(cells(1), model, cache, judged=False))
             cache.close()
     assert runs[0].failures == {}
     assert plain_rows(runs[0]) == plain_rows(runs[1])
