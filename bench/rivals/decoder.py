@@ -126,8 +126,6 @@ class Pool:
         self._scores = torch.zeros((slots, len(weights.head)), dtype=weights.dtype, device=weights.device)
         self._graphs: dict[tuple[int, int], Any] = {}
         self.can_record = weights.device.startswith("cuda")
-        # steps of pools go on beside each other, so each has its own stream, and its graphs memory of their own
-        self._stream = torch.cuda.Stream() if self.can_record else None
         self._memory = torch.cuda.graph_pool_handle() if self.can_record else None
         self.steps = 0
 
@@ -190,7 +188,11 @@ class Pool:
     # -- one token more ------------------------------------------------------------------------------------------------
 
     def launch(self) -> None:
-        """Start one step of all rows under way."""
+        """Start one step of all rows under way.
+
+        Steps of all pools are on one stream. Graphs that are recorded one after the other share the workspace of
+        cuBLAS (pytorch#193402): replayed beside each other, they may wait for ever.
+        """
         slots = self.under_way
         rows = [self.rows[slot] for slot in slots]
         # a slot without a row writes to its last place, which no row uses: what it holds stays whole
@@ -202,17 +204,14 @@ class Pool:
         reach = int(fed[1, slots].max()) + 1
         long = next(each for each in _lengths(self.length) if each >= reach)
         self.steps += 1
-        with self.weights.torch.cuda.stream(self._stream) if self._stream is not None else nullcontext():
-            self._fed.copy_(self.weights.torch.from_numpy(fed))
-            self._run(min(wide, self.slots), long)
+        self._fed.copy_(self.weights.torch.from_numpy(fed))
+        self._run(min(wide, self.slots), long)
 
     def collect(self) -> None:
         """Write down what the step said."""
         torch = self.weights.torch
         slots = self.under_way
         rows = [row for slot in slots if (row := self.rows[slot]) is not None]
-        if self._stream is not None:
-            self._stream.synchronize()
         chosen = self._chosen.tolist()
         warm = [slot for slot, row in zip(slots, rows, strict=True) if row.ask.temperature > 0]
         if warm:

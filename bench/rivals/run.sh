@@ -130,7 +130,7 @@ start_database() {
     say "no database for Hindsight: $(tail -n 1 "$DEST/logs/database.log")"
     return 1
   }
-  export HINDSIGHT_API_DATABASE_URL=postgresql://h:h@127.0.0.1:5599/h
+  export HINDSIGHT_API_DATABASE_URL=postgresql://h:h@127.0.0.1:5599/h HINDSIGHT_API_LLM_TRACE_ENABLED=false
 }
 turn=0 niceness=10 # the decoder's one thread goes first
 if runs check; then
@@ -147,7 +147,7 @@ make cognee "$(among cognee)" 6 1
 if [ -n "$(among 'hindsight.*')" ] && start_database; then
   ! runs check || check hindsight "$(among 'hindsight.*')"
   make hindsight-chunks "$(among hindsight-chunks)" 2 1
-  make hindsight "$(among hindsight)" 4 4
+  make hindsight "$(among hindsight)" 10 1 # two of its engines in one process do not go together
 fi
 for each in $(tr , ' ' <<< "$ONLY"); do # what has no line above
   case $each in after-* | mem0 | langmem | llamaindex-facts | langchain-summary | *llmlingua | graphiti | cognee | hindsight*) ;; *) make "$each" "$each" 4 12 ;; esac
