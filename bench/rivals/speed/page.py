@@ -162,11 +162,7 @@ def encoding(results: Results) -> str:
             SYSTEMS[name].title, f"{found['per_s']:,.0f}/s",
             f"{plain(found['search']['p50_ms'])}", f"{plain(found['encode_query']['p50_ms'])}",
         ])  # fmt: skip
-    rates = [found["encode_per_s"] for found in results["embedding"].values() if "why" not in found]
-    told = (
-        f"\n\nThe encoder alone: {min(rates):,.0f} to {max(rates):,.0f} notes a second, many at once." if rates else ""
-    )
-    return grid(["", "bulk add", "search, p50 ms", "of it the query's vector, ms"], rows) + told
+    return grid(["", "bulk add", "search, p50 ms", "of it the query's vector, ms"], rows)
 
 
 # -- goals -------------------------------------------------------------------------------------------------------------
