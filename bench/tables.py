@@ -100,12 +100,13 @@ PILOT = ("controlled", "history", "ladders", "rivals", "no-model", "features", "
 
 def _deep() -> str:
     """What the deep tests tried in full, from the counts that they kept."""
-    faults, power, mutants = (_results(f"deep-{name}") for name in ("faults", "power", "mutants"))
+    faults, power, mutants, stores = (_results(f"deep-{name}") for name in ("faults", "power", "mutants", "stores"))
     told = sum(number for kind, number in mutants.items() if kind.endswith("told"))
     rows = [
         ("a write, sync or open fails, EIO, ENOSPC, once or for good", faults["tried"], "all or nothing, a clear line"),
         ("power is lost, and none, some or all of what was not synced", power["tried"], "all that was acknowledged"),
         ("a store file is mutated: bits, pages, its end", mutants["tried"], f"{told:,} told by a check, the rest true"),
+        ("a call on SQLite, PostgreSQL and a plain model in memory", stores["operations"], "the same answers"),
     ]
     lines = ["| what happens | trials | what was left |", "|---|---:|---|"]
     return "\n".join([*lines, *(f"| {what} | {number:,} | {left} |" for what, number, left in rows)])
