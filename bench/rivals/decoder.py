@@ -2,17 +2,21 @@
 
     python -m bench.rivals.decoder --model FOLDER --socket PATH    serves bench.rivals.server, several of them at once
     python -m bench.rivals.decoder --model FOLDER --check          against transformers' generate, then tokens a second
+    python -m bench.rivals.decoder ... --no-graphs                 every step is launched anew: slower, nothing recorded
 
 A rival asks, waits and asks again, so what counts is the time of one token with some dozens of rows under way. There
 transformers spends most of it in Python. Here every row has a slot in a cache that never moves, one step over all slots
 is recorded once as a CUDA graph and then replayed, and rows come and go without touching their neighbours. Slots are of
 a few sizes (`POOLS`), so that short rows do not pay for long ones. A prompt that begins like one whose slot still holds
 it copies that part instead of reading it. Greedy, or by a seed, with the draws of `retcon.lab.gpu.flow`.
+
+A process whose GPU stands still ends itself (`watch`), so that whoever started it can start another: servers ask again.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import queue
 import signal
@@ -32,12 +36,14 @@ from numpy.typing import NDArray
 from retcon.lab.gpu.flow import Row, _add_noise
 from retcon.model.base import Ask
 
-POOLS = ((256, 1024), (192, 2048), (112, 4096), (44, 16_384), (4, 32_768))  # slots, and tokens of each: 56 GB of a 1.5B
+# slots, and tokens of each: 81 GB of a 1.5B
+POOLS = ((256, 1024), (192, 2048), (112, 4096), (96, 8192), (48, 16_384), (4, 32_768))
 ROWS = (8, 16, 32, 48, 64, 96, 128, 192, 256)  # a step is recorded for so many slots
 EVERY = 4  # tokens between two readings of prompts that have arrived
 READ = 24_576  # tokens of prompts that are read between two tokens
 LOOKED_AT = 131_072  # tokens of what came before that are laid out at once for it
 PATIENCE = 60  # seconds
+STILL = 30.0  # seconds without a step, with rows under way, after which the GPU is taken to stand still
 ALIKE, GRAIN = 256, 64  # a beginning is copied from so many tokens on, in multiples of so many
 
 Ids = NDArray[np.int64]
@@ -113,7 +119,7 @@ def _layer(torch: Any, layer: Any) -> tuple[Any, ...]:
 class Pool:
     """Slots of one size: what was read and said in each, and the recorded step over the first so many of them."""
 
-    def __init__(self, weights: Weights, slots: int, length: int) -> None:
+    def __init__(self, weights: Weights, slots: int, length: int, *, record: bool = True) -> None:
         torch = weights.torch
         self.weights, self.slots, self.length = weights, slots, length
         shape = (len(weights.layers), slots, weights.shared, length, weights.size)
@@ -125,7 +131,7 @@ class Pool:
         self._chosen = torch.zeros(slots, dtype=torch.long, device=weights.device)
         self._scores = torch.zeros((slots, len(weights.head)), dtype=weights.dtype, device=weights.device)
         self._graphs: dict[tuple[int, int], Any] = {}
-        self.can_record = weights.device.startswith("cuda")
+        self.can_record = record and weights.device.startswith("cuda")
         self._memory = torch.cuda.graph_pool_handle() if self.can_record else None
         self.steps = 0
 
@@ -295,14 +301,15 @@ def common(one: Ids, other: Ids) -> int:
 class Decoder:
     """Says rows as they arrive. `run` goes on until `close`, in whatever thread calls it; `say` is for any thread."""
 
-    def __init__(self, weights: Weights, pools: Sequence[tuple[int, int]] = POOLS) -> None:
+    def __init__(self, weights: Weights, pools: Sequence[tuple[int, int]] = POOLS, *, record: bool = True) -> None:
         self.weights, self.ends = weights, weights.ends
         fitting = [(slots, min(length, weights.window)) for slots, length in pools]
-        self.pools = [Pool(weights, *each) for each in dict.fromkeys(fitting)]
+        self.pools = [Pool(weights, *each, record=record) for each in dict.fromkeys(fitting)]
         self._arrived: queue.SimpleQueue[tuple[Row, Callable[[Row], None]] | None] = queue.SimpleQueue()
         self._done: dict[Row, Callable[[Row], None]] = {}
         self._waiting: deque[Row] = deque()
         self.read_tokens, self.copied_tokens = 0, 0
+        self.last_step = time.monotonic()
 
     @property
     def longest(self) -> int:
@@ -333,7 +340,12 @@ class Decoder:
                 for pool in busy:
                     pool.collect()
                     self._release(pool)
+                self.last_step = time.monotonic()
                 since += 1
+
+    def stands_still(self, seconds: float = STILL) -> bool:
+        """Whether rows are under way and none of them got a token for so long."""
+        return bool(self._done) and time.monotonic() - self.last_step > seconds
 
     def _take(self, *, idle: bool) -> bool:
         while True:
@@ -344,6 +356,8 @@ class Decoder:
             if found is None:
                 return False
             row, done = found
+            if not self._done:
+                self.last_step = time.monotonic()
             self._done[row] = done
             if len(row.ids) + row.ask.max_tokens > self.longest or not row.ids:
                 row.too_large = True
@@ -419,6 +433,7 @@ class Decoder:
                 return
             torch.cuda.empty_cache()
             time.sleep(1)
+            self.last_step = time.monotonic()  # it waits for others, and does not stand still
         work()
 
     def _find_alike(self, wanted: Held) -> tuple[int, int, int] | None:
@@ -494,6 +509,20 @@ def listen(decoder: Decoder, path: str) -> None:
             threading.Thread(target=answer, args=(decoder, listener.accept()), daemon=True).start()
 
 
+def watch(decoder: Decoder, leave: Callable[[int], object] = os._exit, seconds: float = STILL) -> None:
+    """Leave the process once the GPU stands still: a kernel that waits for ever cannot be stopped in any other way."""
+    while not decoder.stands_still(seconds):
+        time.sleep(min(1.0, seconds / 4))
+    print(f"no token in {seconds:.0f} s: this decoder stands still", flush=True)
+    faulthandler.dump_traceback()
+    leave(os.EX_TEMPFAIL)
+
+
+def _start_watch(decoder: Decoder) -> None:
+    if decoder.weights.device.startswith("cuda"):  # a processor may well take that long for a token
+        threading.Thread(target=watch, args=(decoder,), daemon=True).start()
+
+
 # -- a look at it ------------------------------------------------------------------------------------------------------
 
 
@@ -507,13 +536,14 @@ def say_all(decoder: Decoder, rows: Sequence[Row]) -> float:
     return time.monotonic() - began
 
 
-def check(folder: str, sizes: Sequence[int] = (1, 40, 160, 300), tokens: int = 64) -> bool:
-    """Whether it says what transformers says, up to rounding; and how fast it is."""
+def check(folder: str, *, record: bool = True, sizes: Sequence[int] = (1, 40, 160, 300), tokens: int = 64) -> bool:
+    """Whether it says what transformers says, up to rounding; and how fast it is, also in a crowd of all sizes."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     weights = Weights(folder)
-    decoder = Decoder(weights, POOLS if weights.device == "cuda" else ((8, 256), (2, 1024)))
+    decoder = Decoder(weights, POOLS if weights.device == "cuda" else ((8, 256), (2, 1024)), record=record)
+    _start_watch(decoder)
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     texts = [
         tokenizer.apply_chat_template(
@@ -540,6 +570,7 @@ def check(folder: str, sizes: Sequence[int] = (1, 40, 160, 300), tokens: int = 6
     del model
     for size in sizes:
         _time(decoder, asked, size, tokens)
+    _crowd(decoder, [token for ids in asked for token in ids], 240 if weights.device == "cuda" else 12)
     return all(agreed)
 
 
@@ -574,19 +605,38 @@ def _time(decoder: Decoder, asked: Sequence[list[int]], size: int, tokens: int) 
     print(f"  {size} rows: {size * tokens / seconds:,.0f} tokens/s, {1000 * seconds / steps:.2f} ms a step", flush=True)
 
 
+def _crowd(decoder: Decoder, ids: Sequence[int], size: int) -> None:
+    """Print the pace of rows of every size at once, of which some begin alike: what rivals ask for side by side."""
+    rng, endless = np.random.default_rng(7), list(ids) * (1 + decoder.longest // len(ids))
+    rows = []
+    for place in range(size):
+        pool = decoder.pools[place % len(decoder.pools)]
+        length = int(rng.integers(pool.length // 4, pool.length - pool.length // 8))
+        start = int(rng.integers(0, len(ids))) if place % 3 else 0
+        fed = endless[start : start + length]
+        rows.append(Row(place, Ask((), int(rng.integers(8, pool.length // 8))), fed))
+    seconds, said = say_all(decoder, rows), sum(len(row.said) for row in rows)
+    read = sum(len(row.ids) for row in rows)
+    print(f"  {size} rows of all sizes: {said:,} tokens after {read:,} in {seconds:.1f} s", flush=True)
+
+
 def main() -> None:
     """Serve until told to stop, or check."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="a transformers folder")
     parser.add_argument("--socket", help="where servers ask")
     parser.add_argument("--check", action="store_true", help="against transformers, and tokens a second")
+    parser.add_argument("--no-graphs", action="store_true", help="launch every step anew")
     options = parser.parse_args()
+    record = not options.no_graphs
     if options.check or not options.socket:
-        raise SystemExit(0 if check(options.model) else "it does not say what transformers says")
+        raise SystemExit(0 if check(options.model, record=record) else "it does not say what transformers says")
     weights = Weights(options.model)
-    decoder = Decoder(weights, POOLS if weights.device == "cuda" else ((16, 1024), (8, 4096), (4, 16_384)))
+    pools = POOLS if weights.device == "cuda" else ((16, 1024), (8, 4096), (4, 16_384))
+    decoder = Decoder(weights, pools, record=record)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     threading.Thread(target=listen, args=(decoder, options.socket), daemon=True).start()
+    _start_watch(decoder)
     decoder.run()
 
 

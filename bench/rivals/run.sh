@@ -21,6 +21,7 @@
 # VECTORS   a file of vectors made beforehand (bench.rivals.contexts --vectors)
 # PARTS     domains of graphiti, which asks for two or three calls a turn (by default locomo,timeqa)
 # ENGINE    plain: the model runs in one server by transformers, should the decoder not work
+# GRAPHS    --no-graphs: the decoder records nothing, from the start
 set -u
 here=$(cd "$(dirname "$0")/../.." && pwd)
 began=$(date +%s)
@@ -64,6 +65,17 @@ serve() { # port
     --replies "$DEST/kept/$1.kept.jsonl" > "$DEST/logs/server-$1.log" 2>&1 &
   servers="$servers $!"
 }
+decode() { # the decoder; should it stand still or fail, another one without graphs, which the servers then ask
+  local graphs=${GRAPHS:-} child="" try
+  trap 'kill $child 2> /dev/null; exit 0' TERM
+  for try in 1 2 3 4 5; do
+    $PYTHON -m bench.rivals.decoder --model "$MODEL" --socket "$socket" $graphs &
+    child=$!
+    wait "$child" && return
+    say "decoder $try has ended with $?; another one without graphs" > /dev/null
+    graphs=--no-graphs
+  done
+}
 await() { # log, word
   until grep -q "$2" "$1" 2> /dev/null; do
     sleep 1
@@ -73,7 +85,7 @@ await() { # log, word
 socket="" ports="8101 8102 8103 8104 8105 8106"
 if [ "$ENGINE" = decoder ]; then
   socket=$(mktemp -u /tmp/decoder-XXXXXX)
-  $PYTHON -m bench.rivals.decoder --model "$MODEL" --socket "$socket" > "$DEST/logs/decoder.log" 2>&1 &
+  decode > "$DEST/logs/decoder.log" 2>&1 &
   servers="$servers $!"
   await "$DEST/logs/decoder.log" listening
 else

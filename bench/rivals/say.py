@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from multiprocessing.connection import Client
@@ -63,17 +65,29 @@ class TransformersSay:
         return Said(reply.text, reply.prompt_tokens, reply.completion_tokens, reply.finish)
 
 
-class DecoderSay:
-    """A model in a process of its own: here are only its tokenizer and the calls under way."""
+@dataclass(frozen=True, slots=True)
+class _Under:
+    """A call under way: what was asked for, and where its answer goes."""
 
-    def __init__(self, folder: str, socket: str) -> None:
+    asked: tuple[list[int], int, float, int]  # tokens, limit, temperature, seed
+    said: Future[list[int] | None]
+
+
+class DecoderSay:
+    """A model in a process of its own: here are only its tokenizer and the calls under way.
+
+    Should that process end, calls under way are asked again of the next one that listens at the same socket.
+    """
+
+    def __init__(self, folder: str, socket: str, *, patience: float = 120.0) -> None:
         from transformers import AutoTokenizer, GenerationConfig
 
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         given = GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id
         self.ends = frozenset(given if isinstance(given, list) else [given])
+        self._socket, self._patience = socket, patience
         self._connection = Client(socket, "AF_UNIX")
-        self._lock, self._numbers, self._calls = threading.Lock(), count(), dict[int, Future[list[int] | None]]()
+        self._lock, self._numbers, self._calls = threading.Lock(), count(), dict[int, _Under]()
         self._gone = False
         threading.Thread(target=self._receive, daemon=True).start()
 
@@ -86,28 +100,50 @@ class DecoderSay:
 
     def __call__(self, prompt: str, tokens: int, temperature: float, seed: int) -> Said:
         ids = list(self.tokenizer([prompt], add_special_tokens=False)["input_ids"][0])
-        call: Future[list[int] | None] = Future()
+        call = _Under((ids, tokens, temperature, seed), Future())
         with self._lock:
             if self._gone:
                 raise ConnectionError("the decoder is gone")
             number = next(self._numbers)
             self._calls[number] = call
-            self._connection.send((number, ids, tokens, temperature, seed))
-        said = call.result()
+            self._send(number, call)
+        said = call.said.result()
         if said is None:
             raise BadRequestError(f"{len(ids)} tokens and {tokens} for the answer do not fit the context")
         stopped = bool(said) and said[-1] in self.ends
         text = self.tokenizer.decode(said[:-1] if stopped else said, skip_special_tokens=True)
         return Said(clean(text), len(ids), len(said), "stop" if stopped else "length")
 
+    def _send(self, number: int, call: _Under) -> None:
+        with suppress(OSError):  # what a decoder that ends does not get, the next one gets
+            self._connection.send((number, *call.asked))
+
     def _receive(self) -> None:
         while True:
             try:
                 number, said = self._connection.recv()
             except (EOFError, OSError):
-                with self._lock:
-                    self._gone = True
-                    for call in self._calls.values():
-                        call.set_exception(ConnectionError("the decoder is gone"))
+                if self._ask_again():
+                    continue
                 return
-            self._calls.pop(number).set_result(said)
+            with self._lock:
+                call = self._calls.pop(number)
+            call.said.set_result(said)
+
+    def _ask_again(self) -> bool:
+        """Whether another decoder came within the time there is; it is asked for all calls under way."""
+        until = time.monotonic() + self._patience
+        while time.monotonic() < until:
+            with suppress(OSError):
+                found = Client(self._socket, "AF_UNIX")
+                with self._lock:
+                    self._connection = found
+                    for number, call in self._calls.items():
+                        self._send(number, call)
+                return True
+            time.sleep(0.2)
+        with self._lock:
+            self._gone = True
+            for call in self._calls.values():
+                call.said.set_exception(ConnectionError("the decoder is gone"))
+        return False

@@ -165,3 +165,77 @@ def test_several_servers_ask_one_decoder_through_a_socket(folder: Path, weights:
     made.close()
     thread.join()
     assert [found[row.place] for row in asked] == generate(folder, asked)
+
+
+def test_calls_under_way_are_asked_again_of_the_next_decoder(folder: Path, tmp_path: Path) -> None:
+    """The first decoder takes a call in and dies; the second, at the same socket, answers it and a new one."""
+    from multiprocessing.connection import Listener
+
+    from bench.rivals.say import DecoderSay
+
+    save_tokenizer(folder)
+    path = str(tmp_path / "socket")
+    with Listener(path, "AF_UNIX") as first:
+        say_it = DecoderSay(str(folder), path)
+        found: list[Any] = []
+        caller = threading.Thread(target=lambda: found.append(say_it("a b c", 4, 0.0, 0)))
+        caller.start()
+        with first.accept() as connection:
+            asked = connection.recv()
+    with Listener(path, "AF_UNIX") as second, second.accept() as connection:
+        assert connection.recv() == asked
+        connection.send((asked[0], [5, 6, 0]))
+        caller.join()
+        assert [(each.generated, each.finish) for each in found] == [(3, "stop")]
+        other = threading.Thread(target=lambda: found.append(say_it("c b a", 4, 0.0, 0)))
+        other.start()
+        connection.send((connection.recv()[0], [7]))
+        other.join()
+    assert found[1].finish == "length"
+
+
+def test_calls_fail_once_no_decoder_comes_back(folder: Path, tmp_path: Path) -> None:
+    from multiprocessing.connection import Listener
+
+    from bench.rivals.say import DecoderSay
+
+    save_tokenizer(folder)
+    path = str(tmp_path / "socket")
+    with Listener(path, "AF_UNIX") as only:
+        say_it = DecoderSay(str(folder), path, patience=0.0)
+        only.accept().close()
+    with pytest.raises(ConnectionError, match="gone"):
+        say_it("a b c", 4, 0.0, 0)
+
+
+def test_a_decoder_that_stands_still_is_left(weights: Weights, capfd: pytest.CaptureFixture[str]) -> None:
+    """A row is under way and no step comes, as where a kernel waits for ever."""
+    from bench.rivals.decoder import watch
+
+    made = decoder(weights)
+    assert not made.stands_still(0.0)  # nothing is under way
+    made._done[rows()[0]] = lambda _: None
+    left: list[int] = []
+    watch(made, left.append, seconds=0.01)
+    assert left == [75]
+    assert "stands still" in capfd.readouterr().out
+
+
+def test_a_decoder_that_goes_on_is_not_left(weights: Weights) -> None:
+    from bench.rivals.decoder import watch
+
+    made = decoder(weights)
+    left: list[int] = []
+    threading.Thread(target=watch, args=(made, left.append), daemon=True).start()
+    assert all(say(made, rows()))
+    assert not left
+
+
+def save_tokenizer(folder: Path) -> None:
+    """A tokenizer of three words beside the model."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    made = Tokenizer(models.WordLevel({"a": 3, "b": 4, "c": 5, "?": 6}, unk_token="?"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=made, unk_token="?").save_pretrained(folder)
