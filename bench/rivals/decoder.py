@@ -614,7 +614,7 @@ def _crowd(decoder: Decoder, ids: Sequence[int], size: int) -> None:
         length = int(rng.integers(pool.length // 4, pool.length - pool.length // 8))
         start = int(rng.integers(0, len(ids))) if place % 3 else 0
         fed = endless[start : start + length]
-        rows.append(Row(place, Ask((), int(rng.integers(8, pool.length // 8))), fed))
+        rows.append(Row(place, Ask((), int(rng.integers(8, min(128, pool.length // 8)))), fed))
     seconds, said = say_all(decoder, rows), sum(len(row.said) for row in rows)
     read = sum(len(row.ids) for row in rows)
     print(f"  {size} rows of all sizes: {said:,} tokens after {read:,} in {seconds:.1f} s", flush=True)
