@@ -155,7 +155,7 @@ make langmem "$(among langmem)" 4 12
 make facts "$(among llamaindex-facts)" 2 20
 make summary "$(among langchain-summary)" 2 20
 make graphiti "$(among graphiti)" 4 12 "${PARTS:-locomo,timeqa}"
-make cognee "$(among cognee)" 6 1
+make cognee "$(among cognee)" 8 1
 if [ -n "$(among 'hindsight.*')" ] && start_database; then
   ! runs check || check hindsight "$(among 'hindsight.*')"
   make hindsight-chunks "$(among hindsight-chunks)" 2 1
