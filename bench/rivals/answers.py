@@ -3,6 +3,7 @@
     python -m bench.rivals.answers --model FOLDER --contexts DIR --out OUT       replies alone, resumable
     python -m bench.rivals.answers --replies OUT --contexts DIR --rows bench/results/rows
     python -m bench.rivals.answers ... --rows bench/results/rows --add           beside the rows that are there
+    python -m bench.rivals.answers ... --rows ... --checks DEST/logs             and what each did in the check
 
 The first needs the model, and asks in large batches. The second makes rows from kept replies, with no model at all:
 numbers and ids, no one's words. The third is for a run of some systems alone: a history that was done anew replaces the
@@ -12,6 +13,8 @@ earlier one, and all else stays.
 from __future__ import annotations
 
 import argparse
+import json
+import re
 import signal
 import sys
 import time
@@ -33,6 +36,8 @@ from retcon.lab.reply_cache import ReplyCache
 from retcon.model import Ask, Chat, Reply
 
 SPENT = ("calls", "prompted", "generated", "unparsed", "seconds")
+CHECKS = "rivals-checks.json"  # beside the rows
+_KIND = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +108,31 @@ def histories(folders: Sequence[Path], names: Iterable[str] = SYSTEMS) -> list[d
         for row in (row for folder in folders for row in read(folder / f"{name}.jsonl") if row["what"] == "history"):
             key = (name, row["domain"], row["conversation"])
             if key not in found or found[key]["error"]:
-                keys = ("system", "domain", "conversation", "error", *SPENT)
-                found[key] = {each: row[each] for each in keys} | {"turns": row.get("turns", 0)}
+                keys = ("system", "domain", "conversation", *SPENT)
+                found[key] = {each: row[each] for each in keys} | {
+                    "error": kind_of_error(row["error"]), "turns": row.get("turns", 0),
+                }  # fmt: skip
     return list(found.values())
+
+
+def kind_of_error(error: str) -> str:
+    """The kinds of errors that a message names, from the outermost in; what else it says may be somebody's words."""
+    return ": ".join(dict.fromkeys(_KIND.findall(error))) or error[:80]
+
+
+def read_checks(folder: Path) -> dict[str, bool]:
+    """System -> whether the check with the model found it to work, of those that were checked."""
+    path = folder / CHECKS
+    found: dict[str, bool] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return found
+
+
+def write_checks(logs: Sequence[Path], folder: Path) -> None:
+    """Add what the checks in these folders found to what is known."""
+    made = [row for log in logs for path in sorted(log.glob("check-*.json")) for row in json.loads(path.read_text())]
+    known = read_checks(folder) | {row["system"]: row["works"] for row in made}
+    text = json.dumps({name: known[name] for name in SYSTEMS if name in known}, indent=1)
+    (folder / CHECKS).write_text(text + "\n", encoding="utf-8")
 
 
 Rows = Sequence[dict[str, Any]]
@@ -171,6 +198,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where replies are kept and exported")
     parser.add_argument("--rows", type=Path, help="write rows there")
     parser.add_argument("--add", action="store_true", help="beside the rows that are there")
+    parser.add_argument("--checks", type=Path, action="append", default=[], help="folders of check-*.json of the run")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     if options.out:
@@ -197,6 +225,8 @@ def main() -> None:
         before = (read_rows(paths[0]), read_rows(paths[1])) if options.add else ([], [])
         for path, some in zip(paths, merge(before, made_now), strict=True):
             write(some, path)
+        if options.checks:
+            write_checks(options.checks, options.rows)
 
 
 if __name__ == "__main__":

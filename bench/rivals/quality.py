@@ -9,7 +9,7 @@ have not seen the domain (`bench.travel`); rivals are read once, from what they 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from bench import keep, out_parser
 from bench.evaluation import ROWS, round_numbers, rows_of
-from bench.rivals.answers import read_rows
+from bench.rivals.answers import read_checks, read_rows
 from bench.rivals.questions import BUDGETS, DOMAINS
 from bench.rivals.systems import SYSTEMS
 from bench.travel import LEARNING, SERVED, play_fit, read_waves
@@ -121,12 +121,9 @@ def ingest(histories: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     calls, turns = sum(each["calls"] for each in done), sum(each["turns"] for each in done)
     spent = sum(each["prompted"] + each["generated"] for each in done)
     every = sum(each["calls"] for each in histories)
-    reasons = defaultdict[str, int](int)
-    for each in histories:
-        if each["error"]:
-            reasons[each["error"][:120]] += 1
+    reasons = Counter(each["error"] for each in histories if each["error"])
     return {
-        "histories": len(done), "failed": dict(reasons), "calls": calls, "tokens": spent, "turns": turns,
+        "histories": len(done), "failed": dict(reasons.most_common()), "calls": calls, "tokens": spent, "turns": turns,
         "calls_per_1000_turns": 1000 * calls / turns if turns else None,
         "tokens_per_1000_turns": 1000 * spent / turns if turns else None,
         "unparsed": sum(each["unparsed"] for each in histories) / every if every else None,
@@ -139,8 +136,10 @@ def unmeasured(cost: Mapping[str, Any], histories: int) -> str:
     if cost["unparsed"] is not None and cost["unparsed"] > UNREAD:
         return f"{cost['unparsed']:.0%} of the model's replies could not be parsed"
     if cost["histories"] < (1 - FAILED) * histories:
-        reasons = "; ".join(cost["failed"]) or "not reached in the time there was"
-        return f"{histories - cost['histories']} of {histories} histories missing: {reasons}"
+        reasons = [f"{reason} on {count}" for reason, count in cost["failed"].items()]
+        late = histories - cost["histories"] - sum(cost["failed"].values())
+        reasons += [f"{late} not reached in the time there was"] if late else []
+        return f"{histories - cost['histories']} of {histories} histories missing: {', '.join(reasons)}"
     return ""
 
 
@@ -213,33 +212,39 @@ def _weigh(sums: Array, share: float) -> Array:
 def analyse(rows: Path = ROWS) -> dict[str, Any]:
     """Every figure of the comparison."""
     contexts, histories = read_rows(rows / "rivals.parquet"), read_rows(rows / "rivals-histories.parquet")
+    tried = {each["system"]: True for each in histories} | read_checks(rows)
     found: dict[str, Any] = {}
     for name in DOMAINS:
         domain = read_domain(rows_of(f"{name}-rivals", rows), name=name)
         ours = {title: score_ours(domain, policy) for title, policy in learn(name).items()}
         found[name] = compare(domain, ours, [r for r in contexts if r["domain"] == name],
-                              [r for r in histories if r["domain"] == name])  # fmt: skip
+                              [r for r in histories if r["domain"] == name], tried)  # fmt: skip
         print(name, flush=True)
     return {"seed": SEED, "draws": DRAWS, "budgets": list(BUDGETS), "domains": found, "mean": over_domains(found)}
 
 
 def compare(
     domain: Domain, ours: Mapping[str, Scores], contexts: Sequence[Mapping[str, Any]],
-    histories: Sequence[Mapping[str, Any]],
+    histories: Sequence[Mapping[str, Any]], tried: Mapping[str, bool],
 ) -> dict[str, Any]:  # fmt: skip
-    """One domain: the figures of ours and of every rival, and the differences."""
+    """One domain: the figures of ours and of every rival that was tried in any, and the differences.
+
+    `tried` says of each whether it passed the check with the model.
+    """
     there, total = domain.answerable, len(set(domain.conversations))
     systems: dict[str, Any] = {name: summarise(each, there) for name, each in ours.items()}
     differences: dict[str, Any] = {}
     for name in SYSTEMS:
         took = [each for each in histories if each["system"] == name]
-        if not took:
+        if name not in tried:
             continue
         cost = ingest(took)
         scores = score_rival([each for each in contexts if each["system"] == name], domain.questions, there)
         why = unmeasured(cost, total)
         if not why and np.isnan(scores.values["both"]).all():
             why = "contexts were made and not read"
+        if why and not tried[name]:
+            why += "; it failed the check with this model"
         systems[name] = {"ingest": cost, "why": why, **({} if why else summarise(scores, there))}
         if not why:
             differences[name] = {

@@ -40,7 +40,8 @@ among() { tr , '\n' <<< "$ONLY" | grep -xE "$1" | paste -sd, -; } # those of ONL
 
 pack() { # the few files to take home, each whole at any moment
   cp "$DEST"/second-?/*.gz "$DEST/second/" 2> /dev/null
-  (cd "$DEST" && for each in contexts kept logs; do tar czf "new-$each" "$each" && mv "new-$each" "back/$each.tgz"; done) 2> /dev/null
+  # 1: a file grew while it was read, which leaves a whole archive
+  (cd "$DEST" && for each in contexts kept logs; do tar czf "new-$each" "$each"; [ $? -le 1 ] && mv "new-$each" "back/$each.tgz"; done) 2> /dev/null
   for each in ours first second; do (cd "$DEST/$each" && tar cf "../new-$each" ./*.gz && mv "../new-$each" "../back/$each.tar") 2> /dev/null; done
 }
 stop() {

@@ -302,6 +302,25 @@ def test_a_system_whose_replies_mostly_do_not_parse_is_not_measured_and_says_why
     failed = quality.ingest([{**took, "unparsed": 0, "error": "ValueError: no"}])
     assert "ValueError: no" in quality.unmeasured(failed, 1)
     assert quality.unmeasured(quality.ingest([{**took, "unparsed": 1}]), 1) == ""
+    assert (
+        quality.unmeasured(failed, 3)
+        == "3 of 3 histories missing: ValueError: no on 1, 2 not reached in the time there was"
+    )
+
+
+def test_an_error_is_kept_by_its_kind_and_without_what_anyone_said() -> None:
+    said = "CognifyFailedError: CognifyFailedError: Cognify failed: ValidationError: input_value='Ann lives in Lisbon'"
+    assert answers.kind_of_error(said) == "CognifyFailedError: ValidationError"
+    assert answers.kind_of_error("") == ""
+    assert answers.kind_of_error("it ended") == "it ended"
+
+
+def test_checks_of_a_run_are_added_to_what_is_known(tmp_path: Path) -> None:
+    (tmp_path / "check-most.json").write_text(json.dumps([{"system": "mem0", "works": True, "shown": "Ann"}]))
+    (tmp_path / answers.CHECKS).write_text(json.dumps({"hindsight": False, "mem0": False}))
+    answers.write_checks([tmp_path], tmp_path)
+    assert answers.read_checks(tmp_path) == {"mem0": True, "hindsight": False}
+    assert "Ann" not in (tmp_path / answers.CHECKS).read_text()
 
 
 def test_every_table_can_be_drawn_from_a_result() -> None:
