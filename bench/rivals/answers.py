@@ -117,7 +117,7 @@ def histories(folders: Sequence[Path], names: Iterable[str] = SYSTEMS) -> list[d
 
 def kind_of_error(error: str) -> str:
     """The kinds of errors that a message names, from the outermost in; what else it says may be somebody's words."""
-    return ": ".join(dict.fromkeys(_KIND.findall(error))) or error[:80]
+    return "/".join(dict.fromkeys(_KIND.findall(error))) or ("error" if error else "")
 
 
 def read_checks(folder: Path) -> dict[str, bool]:

@@ -138,7 +138,7 @@ def unmeasured(cost: Mapping[str, Any], histories: int) -> str:
     if cost["histories"] < (1 - FAILED) * histories:
         reasons = [f"{reason} on {count}" for reason, count in cost["failed"].items()]
         late = histories - cost["histories"] - sum(cost["failed"].values())
-        reasons += [f"{late} not reached in the time there was"] if late else []
+        reasons += [f"{late} not reached in time"] if late else []
         return f"{histories - cost['histories']} of {histories} histories missing: {', '.join(reasons)}"
     return ""
 
