@@ -255,8 +255,8 @@ def _hop_gains(
         _read_passage(note, passages.get(slot, 0), language).stems
         for slot, note in zip(best, snapshot.fetch(best), strict=True)
     ]
-    new = {term for terms in texts for term in terms if term not in weights and term not in language.common}
-    keys = {term: term_key(term) for term in new}
+    new = [*{term for terms in texts for term in terms if term not in weights and term not in language.common}]
+    keys = dict(zip(new, term_key.each(new), strict=True))
     stats = snapshot.terms(list(keys.values()))
     idfs = {term: idf(snapshot.notes, stats[key].df) for term, key in keys.items() if key in stats}
     chosen = [keys[term] for term in rerank.rank_hop_terms(texts, scores[first].tolist(), weights, idfs, language)]
@@ -560,11 +560,15 @@ class _Content:
 
     def __init__(self, speaker: str | None, said: Reading) -> None:
         self.speaker, self.language = speaker, said.language
-        self.stems, self.distinct, self.size = said.stems, said.distinct, len(said.stems)
+        self.said, self.size = said, len(said.stems)
+
+    @property
+    def distinct(self) -> frozenset[str]:
+        return self.said.distinct
 
     @cached_property
     def bag(self) -> Counter[str]:
-        return Counter(self.stems)
+        return Counter(self.said.stems)
 
 
 def _read_hit(hit: Hit, language: Language = ENGLISH) -> _Content:

@@ -27,6 +27,7 @@ from typing import Protocol
 
 from retcon import deadline
 from retcon.errors import InputError, MissingExtraError, RetconError, message_of, quote
+from retcon.memo import Memo
 from retcon.note import MARK
 from retcon.words import CAPITALS, MONTHS, QUOTE, sentence_ends
 
@@ -173,7 +174,7 @@ def _round_up(pieces: int) -> int:
 
 
 def _sum_pieces(text: str) -> int:
-    return sum(map(_price, _PIECE.findall(text)))
+    return sum(_price.each(_PIECE.findall(text)))
 
 
 class _Sums(dict[str, int]):
@@ -203,18 +204,12 @@ class _Estimates(dict[str, int]):
         return tokens
 
 
-class _Priced(dict[str, int]):
-    """Piece -> its price, for the pieces met lately."""
-
-    def __missing__(self, piece: str) -> int:
-        if len(self) >= 1 << 16:
-            self.clear()
-        kind = _KIND.match(piece).lastgroup  # type: ignore[union-attr]  # the last kind takes anything
-        price = self[piece] = _PRICES[kind](piece)  # type: ignore[index]
-        return price
+def _piece_price(piece: str) -> int:
+    kind = _KIND.match(piece).lastgroup  # type: ignore[union-attr]  # the last kind takes anything
+    return _PRICES[kind](piece)  # type: ignore[index]
 
 
-_price = _Priced().__getitem__
+_price = Memo(_piece_price, 1 << 16)
 
 
 def _word_price(piece: str) -> int:
@@ -407,6 +402,8 @@ def cut_marked(text: str, budget: int, count: Counter) -> str:
 
 def spans(text: str) -> list[tuple[int, int]]:
     """Where each part that a cut never divides begins and ends, in order; white space stands between them."""
+    if text.isascii():
+        return _ascii_spans(text)
     out: list[tuple[int, int]] = []
     at = 0
     for end in _span_ends(text):
@@ -414,6 +411,25 @@ def spans(text: str) -> list[tuple[int, int]]:
             at += 1
         out.append((at, end))
         at = end
+    return out
+
+
+def _ascii_spans(text: str) -> list[tuple[int, int]]:
+    """The same of ASCII text, where units are all but white space and no mark belongs to another character."""
+    units = [unit.span() for unit in _compile(_UNIT).finditer(text)]
+    wholes = _compile(_WHOLE).finditer(text)
+    start, stop = _next_span(wholes)
+    if start == math.inf:
+        return units
+    out: list[tuple[int, int]] = []
+    begin = -1  # of the units since the last span
+    for at, end in units:
+        begin = at if begin < 0 else begin
+        while stop <= end:
+            start, stop = _next_span(wholes)
+        if end <= start:
+            out.append((begin, end))
+            begin = -1
     return out
 
 
