@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from retcon import deadline
 from retcon.language import Language
 from retcon.note import Filter, Note, Scope
-from retcon.store import Facts, Forward, Nearest, Passages, Postings, TermStats, postings, seal, vectors
+from retcon.store import Facts, Forward, Lists, Nearest, Passages, Postings, TermStats, postings, seal, vectors
 from retcon.store.database import IN, Database, Many
 from retcon.store.indexes import Indexes
 from retcon.store.matrices import Matrices
@@ -40,16 +41,16 @@ class SqlSnapshot:
         self._indexes = indexes or Indexes(":memory:")
         self.language = language or seal.language_of(connection)
         self._ids = [row[0] for row in scopes]
-        self._starts = np.concatenate(([0], np.cumsum([row[3] for row in scopes], dtype=np.int64)))
-        self._start = dict(zip(self._ids, self._starts.tolist(), strict=False))
-        self._ends = dict(zip(self._ids, self._starts[1:].tolist(), strict=True))
+        self._starts = [0, *accumulate(row[3] for row in scopes)]
+        self._start = dict(zip(self._ids, self._starts, strict=False))
+        self._ends = dict(zip(self._ids, self._starts[1:], strict=True))
         self._rows: dict[int, list[tuple[int, int, bytes]]] = {}  # term -> (scope, df, tail), as read by `terms`
         self._terms: dict[int, TermStats | None] = {}  # as read so far; None: no note holds it
         self._docs: dict[int, tuple[int, bytes]] = {}  # slot -> length and terms of its note, as read so far
         self._notes: dict[int, Note] = {}  # slot -> its note, as read so far
         self.notes = sum(row[1] for row in scopes)
         self.mean_length = sum(row[2] for row in scopes) / self.notes if self.notes else 0.0
-        self.slots = int(self._starts[-1])
+        self.slots = self._starts[-1]
 
     def terms(self, keys: Sequence[int]) -> Mapping[int, TermStats]:
         """Frequency and bounds of those terms that occur."""
@@ -71,6 +72,14 @@ class SqlSnapshot:
             for part in self._list(scope, key, tail, df):
                 parts.append(Postings(part.slots + start, part.counts, part.lengths) if start else part)
         return postings.concat(parts)
+
+    def lists(self, keys: Sequence[int]) -> Lists:
+        """The same of several terms. Rare ones are short, and read as one."""
+        rows = [row for key in keys for row in self._rows[key]]
+        if len(self._ids) == 1 and all(postings.is_whole(tail, df) for _, df, tail in rows):
+            return Lists(postings.decode_tail(b"".join([tail for _, _, tail in rows])), [df for _, df, _ in rows])
+        every = [self.postings(key) for key in keys]
+        return Lists(postings.concat(every), [len(listed.slots) for listed in every])
 
     def _list(self, scope: int, key: int, tail: bytes, df: int) -> Iterator[Postings]:
         """The entries of a term in one scope, in pieces."""
