@@ -7,6 +7,7 @@ numbers it passes over.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -14,11 +15,14 @@ T = TypeVar("T", str, int)
 
 
 class Memo(Generic[T]):
-    """A function of one text that remembers what it gave; once that is `most` texts, it begins anew."""
+    """A function of one text that remembers what it gave; once that is `most` texts, it begins anew.
 
-    def __init__(self, function: Callable[[str], T], most: int) -> None:
+    What it gave for a text of more than `longest` characters it does not remember.
+    """
+
+    def __init__(self, function: Callable[[str], T], most: int, *, longest: float = math.inf) -> None:
         self.function: Callable[[str], T] = function
-        self.most = most
+        self.most, self.longest = most, longest
         self.known: dict[str, T] = {}
         self._find: Callable[[str], T] = self.known.__getitem__
 
@@ -33,7 +37,13 @@ class Memo(Generic[T]):
             return [self.known.get(text) or self._learn(text) for text in texts]
 
     def _learn(self, text: str) -> T:
+        found = self.function(text)
         if len(self.known) >= self.most:
-            self.known.clear()
-        found = self.known[text] = self.function(text)
+            self.forget()
+        if len(text) <= self.longest:
+            self.known[text] = found
         return found
+
+    def forget(self) -> None:
+        """Remember nothing of what it gave so far."""
+        self.known.clear()

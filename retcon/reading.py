@@ -15,20 +15,31 @@ from retcon import words
 from retcon.language import Language
 from retcon.note import Span
 from retcon.passages import LONG, cut, is_long
-from retcon.tokens import spans
+from retcon.tokens import line_sums, spans
 
 MOST = 1 << 19  # characters in all: some 3,600 notes of a chat
 LONGEST = 4_000  # characters of one text
+NEGATIONS = frozenset(("not", "no", "t"))  # among the function words of English, and still telling
 
 
 class Sentence:
     """A sentence as it stands, with its words. Which word has which stem is told of few sentences only."""
 
-    __slots__ = ("_stem_of", "language", "stems", "text")
+    __slots__ = ("_stem_of", "_telling", "language", "stems", "text")
 
     def __init__(self, text: str, language: Language, stems: frozenset[str]) -> None:
         self.text, self.language, self.stems = text, language, stems
         self._stem_of: Mapping[str, str] | None = None
+        self._telling: tuple[str, ...] | None = None
+
+    @property
+    def telling(self) -> tuple[str, ...]:
+        """The stems that tell something: all but function words, negations among them."""
+        if self._telling is None:
+            self._telling = tuple(
+                [stem for stem in self.stems if stem in NEGATIONS or stem not in self.language.common]
+            )
+        return self._telling
 
     @property
     def stem_of(self) -> Mapping[str, str]:
@@ -151,4 +162,10 @@ class Readings:
 
 
 LATELY = Readings()
-read, forget = LATELY.read, LATELY.forget
+read = LATELY.read
+
+
+def forget() -> None:
+    """Keep no text of those that were read, or counted line by line, so far."""
+    LATELY.forget()
+    line_sums.forget()

@@ -105,7 +105,7 @@ class _Counts(dict[str, int]):
 
 
 def remember(count: Counter) -> Counter:
-    """The counter, with a memory of its own: it counts no text twice, and the estimate no line. For one recall."""
+    """The counter, with a memory of its own, for one recall: it counts no text twice, and the estimate no line."""
     return _Named(count.name, (_Estimates() if count is _ESTIMATE else _Counts(count)).__getitem__)
 
 
@@ -177,12 +177,7 @@ def _sum_pieces(text: str) -> int:
     return sum(_price.each(_PIECE.findall(text)))
 
 
-class _Sums(dict[str, int]):
-    """Line -> the sum of its pieces, each counted when it is first asked for."""
-
-    def __missing__(self, line: str) -> int:
-        found = self[line] = _sum_pieces(line)
-        return found
+line_sums = Memo(_sum_pieces, 1 << 12, longest=4_000)  # of lines met lately: notes come back with the next query
 
 
 class _Estimates(dict[str, int]):
@@ -191,15 +186,12 @@ class _Estimates(dict[str, int]):
     A recall counts the same lines again and again, each time among others.
     """
 
-    def __init__(self) -> None:
-        self.sum_of = _Sums().__getitem__
-
     def __missing__(self, text: str) -> int:
         lines = text.split("\n")
         if "\r" in text or "\n\n" in text or not text:  # a run of breaks is one piece
             tokens = _estimate(text)
         else:
-            tokens = _round_up(sum(map(self.sum_of, lines)) + _price("\n") * (len(lines) - 1))
+            tokens = _round_up(sum(line_sums.each(lines)) + _price("\n") * (len(lines) - 1))
         self[text] = tokens
         return tokens
 

@@ -74,7 +74,6 @@ KINDS = (
 )
 _FRONT = f"{MARK.strip()} "
 _ASKED = ("?", "？")
-_NEGATIONS = frozenset(("not", "no", "t"))  # among the function words of English, and still telling
 
 
 class Line(NamedTuple):
@@ -209,7 +208,7 @@ def rank(lines: Sequence[Line], target: Target, hits: Sequence[Hit]) -> list[Pie
     best_first = sorted(range(len(lines)), key=lambda i: -scores[i])
     return [
         Piece(lines[i].hit, lines[i].place, lines[i].text, scores[i], bool(target.held[i]))
-        for i in _put_repeats_last(best_first, lines, hits, target.language.common - _NEGATIONS)
+        for i in _put_repeats_last(best_first, lines, hits)
     ]
 
 
@@ -240,12 +239,10 @@ def _find_best(lines: Sequence[Line], scores: Sequence[float]) -> Iterable[int]:
     return best.values()
 
 
-def _put_repeats_last(
-    order: Iterable[int], lines: Sequence[Line], hits: Sequence[Hit], empty: frozenset[str]
-) -> list[int]:
+def _put_repeats_last(order: Iterable[int], lines: Sequence[Line], hits: Sequence[Hit]) -> list[int]:
     """The sentences in this order, but last those that say nothing beyond one before them, of the same day and speaker.
 
-    Words of `empty` tell nothing, and a sentence without others ("Here it is.") says nothing beyond any.
+    A sentence of function words alone ("Here it is.") says nothing beyond any.
     """
     days = [f"day {day(hit.note)}" for hit in hits]
     holding: dict[str, int] = {}  # word -> the sentences so far that hold it, as bits
@@ -254,7 +251,7 @@ def _put_repeats_last(
     for i in order:
         deadline.check()
         line = lines[i]
-        told = {days[line.hit], *line.sentence.stems, *line.voice.stems} - empty
+        told = (*line.sentence.telling, *line.voice.telling, days[line.hit])
         if _hold_together(told, holding):
             repeats.append(i)
             continue

@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_text import TEXT, clusters
 
-from retcon import Memory, reading, sample, words
+from retcon import Memory, reading, sample, tokens, words
 from retcon.extract import extract
 from retcon.language import ENGLISH, Language, language
 from retcon.note import Cluster, Recall
 from retcon.passages import split
 from retcon.reading import LONGEST, Reading, Readings, read
 from retcon.retrieve import mark_duplicates
+from retcon.store.rows import CHECKED
 from retcon.tokens import counter, spans
 
 QUERIES = [question.question for question in sample.questions()]
@@ -52,6 +53,7 @@ def test_a_reading_holds_what_the_language_says(text: str, by: Language) -> None
     for sentence in found.sentences:
         assert list(sentence.stem_of) == list(dict.fromkeys(by.words(sentence.text)))
         assert sentence.stems == set(by.stems(sentence.text)) == set(sentence.stem_of.values())
+        assert set(sentence.telling) == sentence.stems - (by.common - reading.NEGATIONS)
     assert list(found.spans.places) == spans(text)
     assert list(map(list, found.spans.words)) == [by.words(text[start:end]) for start, end in spans(text)]
 
@@ -124,9 +126,13 @@ def test_nothing_of_a_deleted_note_is_kept(path: Path, how: str) -> None:
         memory.add("Ann keeps the key under the blue stone.", id="n", expires_at=timedelta(hours=1))
         memory.recall("Where is the key?")
         assert any("blue stone" in text for _, text in lately.kept)
+        assert any("blue stone" in line for line in tokens.line_sums.known)
+        assert any("blue stone" in str(row) for row in CHECKED.rows.values())
         if how == "purge":
             memory.now = lambda: fixed_clock() + timedelta(days=1)
             memory.purge()
         else:
             memory.delete("n") if how == "delete" else memory.delete_all(everything=True)
         assert not lately.kept
+        assert not tokens.line_sums.known
+        assert not CHECKED.rows

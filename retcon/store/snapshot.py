@@ -46,6 +46,7 @@ class SqlSnapshot:
         self._ends = dict(zip(self._ids, self._starts[1:], strict=True))
         self._rows: dict[int, list[tuple[int, int, bytes]]] = {}  # term -> (scope, df, tail), as read by `terms`
         self._terms: dict[int, TermStats | None] = {}  # as read so far; None: no note holds it
+        self._lists: dict[int, Postings] = {}  # of terms, as read so far
         self._docs: dict[int, tuple[int, bytes]] = {}  # slot -> length and terms of its note, as read so far
         self._notes: dict[int, Note] = {}  # slot -> its note, as read so far
         self.notes = sum(row[1] for row in scopes)
@@ -65,13 +66,15 @@ class SqlSnapshot:
         return {key: found for key in keys if (found := self._terms[key]) is not None}
 
     def postings(self, key: int) -> Postings:
-        """Every note that holds a term which `terms` has found."""
-        parts = []
-        for scope, df, tail in self._rows[key]:
-            start = np.uint32(self._start[scope])
-            for part in self._list(scope, key, tail, df):
-                parts.append(Postings(part.slots + start, part.counts, part.lengths) if start else part)
-        return postings.concat(parts)
+        """Every note that holds a term which `terms` has found; read once."""
+        if key not in self._lists:
+            parts = []
+            for scope, df, tail in self._rows[key]:
+                start = np.uint32(self._start[scope])
+                for part in self._list(scope, key, tail, df):
+                    parts.append(Postings(part.slots + start, part.counts, part.lengths) if start else part)
+            self._lists[key] = postings.concat(parts)
+        return self._lists[key]
 
     def lists(self, keys: Sequence[int]) -> Lists:
         """The same of several terms. Rare ones are short, and read as one."""
