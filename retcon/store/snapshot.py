@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -58,11 +59,13 @@ class SqlSnapshot:
         new = [key for key in keys if key not in self._terms]
         self._terms |= dict.fromkeys(new)
         for scope, term, df, peak, low, tail in self._posting_rows(new) if new else ():
-            self._rows.setdefault(term, []).append((scope, df, tail))
             known = self._terms[term]
-            if known is not None:
-                df, peak, low = df + known.df, max(peak, known.peak), min(low, known.low)
-            self._terms[term] = TermStats(df, peak, low)
+            if known is None:
+                self._rows[term] = [(scope, df, tail)]
+                self._terms[term] = TermStats(df, peak, low)
+            else:
+                self._rows[term].append((scope, df, tail))
+                self._terms[term] = TermStats(df + known.df, max(peak, known.peak), min(low, known.low))
         return {key: found for key in keys if (found := self._terms[key]) is not None}
 
     def postings(self, key: int) -> Postings:
@@ -102,10 +105,11 @@ class SqlSnapshot:
 
     def passages(self, slots: NDArray[np.int64], keys: Sequence[int]) -> Passages:
         """How often each passage of the long ones among the notes holds each of the terms, and how long it is."""
-        place = {slot: row for row, slot in enumerate(slots.tolist())}
-        found = [(place[slot], *postings.decode_passages(data)) for slot, data in self._passage_rows(slots)]
-        if not found:
+        long = list(self._passage_rows(slots))
+        if not long:
             return Passages(np.empty(0, np.int64), np.empty((0, len(keys)), np.uint16), np.empty(0, np.uint16))
+        place = {slot: row for row, slot in enumerate(slots.tolist())}
+        found = [(place[slot], *postings.decode_passages(data)) for slot, data in long]
         sizes = np.concatenate([part[1] for part in found])
         rows = np.repeat(np.array([part[0] for part in found], np.int64), [len(part[1]) for part in found])
         terms = np.concatenate([part[2] for part in found])
@@ -175,9 +179,12 @@ class SqlSnapshot:
         for scope, local in self._by_scope(slots):
             start = self._start[scope]
             rows = self._rows_of("SELECT slot, speaker, session FROM note WHERE scope = ? AND slot", scope, local)
-            for slot, speaker, session in rows:
-                found[start + slot] = speaker, None if session is None else (scope, session)
-        return Facts([found[slot][0] for slot in slots], [found[slot][1] for slot in slots])
+            found |= {
+                start + slot: (speaker, None if session is None else (scope, session))
+                for slot, speaker, session in rows
+            }
+        every = [found[slot] for slot in slots]
+        return Facts([speaker for speaker, _ in every], [session for _, session in every])
 
     def texts(self) -> Iterator[tuple[int, Note]]:
         """Every current note with its slot, oldest first within a scope."""
@@ -243,13 +250,12 @@ class SqlSnapshot:
             np.array([row[2] for row in rows], np.int64),
         )  # fmt: skip
 
-    def _posting_rows(self, keys: Sequence[int]) -> Iterator[tuple[int, int, int, int, int, bytes]]:
+    def _posting_rows(self, keys: Sequence[int]) -> Iterable[tuple[int, int, int, int, int, bytes]]:
         if len(self._ids) == 1:
             query = "SELECT scope, term, df, peak, low, tail FROM posting WHERE scope = ? AND term"
-            yield from self._rows_of(query, self._ids[0], keys)
-        else:
-            query = f"SELECT scope, term, df, peak, low, tail FROM posting WHERE scope {IN} AND term {IN}"
-            yield from self._connection.execute(query, (Many(self._ids), Many(keys)))
+            return self._rows_of(query, self._ids[0], keys)
+        query = f"SELECT scope, term, df, peak, low, tail FROM posting WHERE scope {IN} AND term {IN}"
+        return self._connection.execute(query, (Many(self._ids), Many(keys)))
 
     def _read_docs(self, slots: Sequence[int]) -> list[tuple[int, bytes]]:
         """Length and terms of the notes in these slots, each read once."""
@@ -260,11 +266,9 @@ class SqlSnapshot:
         return [self._docs[slot] for slot in slots]
 
     def _passage_rows(self, slots: NDArray[np.int64]) -> Iterator[tuple[int, bytes]]:
-        query = (
-            f"SELECT slot, passages FROM doc INDEXED BY doc_long WHERE scope = ? AND slot {IN} AND passages IS NOT NULL"
-        )
+        query = "SELECT slot, passages FROM doc INDEXED BY doc_long WHERE scope = ? AND passages IS NOT NULL AND slot"
         for scope, local in self._by_scope(slots.tolist()):
-            for slot, data in self._connection.execute(query, (scope, Many(local))):
+            for slot, data in self._rows_of(query, scope, local):
                 yield self._start[scope] + slot, data
 
     def _rows_of(self, query: str, scope: int, values: Sequence[int]) -> Iterable[Any]:
@@ -272,7 +276,7 @@ class SqlSnapshot:
         if len(values) > FEW:
             return self._connection.execute(f"{query} {IN}", (scope, Many(values)))
         named = [*values, *[values[-1]] * (-len(values) % STEP)]  # the last again and again, which changes nothing
-        return self._connection.execute(f"{query} IN ({', '.join('?' * len(named))})", (scope, *named))
+        return self._connection.execute(_name_values(query, len(named)), (scope, *named))
 
     def _by_scope(self, slots: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
         """The slots as (scope, slots within that scope)."""
@@ -283,6 +287,12 @@ class SqlSnapshot:
             owners = np.searchsorted(self._starts, places, side="right") - 1
             for owner in np.unique(owners).tolist():
                 yield self._ids[owner], (places[owners == owner] - self._starts[owner]).tolist()
+
+
+@lru_cache(maxsize=64)
+def _name_values(query: str, many: int) -> str:
+    """The query with a place for each of so many values at its end."""
+    return f"{query} IN ({', '.join('?' * many)})"
 
 
 def best_of(found: Sequence[Nearest], k: int) -> Nearest:
