@@ -188,14 +188,23 @@ def skip_repeats(hits: Sequence[Hit]) -> list[int]:
 
 def read_query(query: str, lines: Sequence[Line], language: Language) -> Target:
     """What the query is after among these sentences; a term weighs its BM25 idf, with sentences as documents."""
-    wanted = dict.fromkeys(language.query_terms(query))
-    held = [wanted.keys() & line.sentence.stems | wanted.keys() & line.voice.stems for line in lines]
+    wanted = language.query_terms(query)  # each once
+    held = _find_held(frozenset(wanted), lines)
     df = Tally(chain.from_iterable(held))
     weight = {term: _weigh(term) * math.log(1 + (len(lines) - df[term] + 0.5) / (df[term] + 0.5)) for term in wanted}
     total = sum(weight.values()) or 1.0
     shares = {term: value / total for term, value in weight.items()}
     kinds = KINDS if language.is_english else ()
     return Target(shares, held, lines, [kind for kind in kinds if kind.asked.search(query)], language)
+
+
+def _find_held(wanted: frozenset[str], lines: Sequence[Line]) -> list[Set[str]]:
+    """Which of the terms each sentence holds, its speaker's name included; few names are a term."""
+    named = {line.voice.text: wanted & line.voice.stems for line in lines}
+    own = [wanted & line.sentence.stems for line in lines]
+    if not any(named.values()):
+        return list(own)
+    return [said | named[line.voice.text] for said, line in zip(own, lines, strict=True)]
 
 
 def _weigh(term: str) -> float:
@@ -219,7 +228,8 @@ def _score(lines: Sequence[Line], target: Target, hits: Sequence[Hit]) -> list[f
     asked: dict[str, float] = {}  # id of a note -> what the best question in it would be worth as a statement
     for line, held in zip(lines, target.held, strict=True):
         deadline.check()
-        score = prior[line.hit] * (BASE + (target.share(held) + KIND * target.answers(line)))
+        asked_for = (target.share(held) if held else 0.0) + (KIND if target.kinds and target.answers(line) else 0.0)
+        score = prior[line.hit] * (BASE + asked_for)
         if line.asks:
             note = hits[line.hit].id
             asked[note] = max(asked.get(note, 0.0), score)
