@@ -81,6 +81,8 @@ def top_up(
             break
         ids.add(hit.id)
         entered.append((hit, cost))
+    if not entered:
+        return cluster
     return replace(
         cluster,
         hits=(*cluster.hits, *(hit for hit, _ in entered)),

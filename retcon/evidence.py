@@ -24,6 +24,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -87,10 +88,12 @@ class Match:
 def query_words(query: str, language: Language = ENGLISH) -> tuple[QueryWord, ...]:
     """The distinct words of the query, function words left out."""
     found: dict[str, QueryWord] = {}
-    for number, token in enumerate(_TOKEN.findall(query)):
+    tokens = _TOKEN.findall(query)
+    split = [language.words(token) for token in tokens]
+    terms = iter(language.stem_words(list(chain.from_iterable(split))))
+    for number, (token, texts) in enumerate(zip(tokens, split, strict=True)):
         capital = token[0].isupper()
-        split = language.words(token)
-        for text, term in zip(split, language.stem_words(split), strict=True):
+        for text, term in zip(texts, terms, strict=False):  # the next ones are the next token's
             known = found.get(term)
             if known is None:
                 native = language.is_english and text.isascii()

@@ -138,7 +138,8 @@ def _has_room(head: str, text: str, budget: int, count: Counter) -> bool:
     decide, for a part of it."""
     if budget < FLOOR:
         return count(head + text) <= budget
-    return count(head) + min(count(text), ROOM) <= FLOOR
+    room = FLOOR - count(head)
+    return room >= ROOM or count(text) <= room
 
 
 # - what fits -

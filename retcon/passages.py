@@ -21,8 +21,11 @@ _FEWEST_CHARACTERS = 2 * LONG  # a text of fewer cannot be long: a word and what
 
 def split(text: str) -> list[Span]:
     """The passages of the text, in order; a short text is one."""
-    if not is_long(text):
-        return [(0, len(text))]
+    return cut(text) if is_long(text) else [(0, len(text))]
+
+
+def cut(text: str) -> list[Span]:
+    """The passages of a long text, in order."""
     spans: list[Span] = []
     start = held = 0
     for begin, end in _units(text):
@@ -46,11 +49,11 @@ def _units(text: str) -> Iterator[Span]:
     """Sentences of the text; one longer than a passage comes in parts of a passage's size."""
     start = 0
     for end in sentence_ends(text):
-        yield from _cut(text, start, end)
+        yield from _part(text, start, end)
         start = end
 
 
-def _cut(text: str, start: int, end: int) -> Iterator[Span]:
+def _part(text: str, start: int, end: int) -> Iterator[Span]:
     at = [found.start() for found in _WORD.finditer(text, start, end)]
     edges = at[SIZE::SIZE] if len(at) > 2 * SIZE else []
     for edge in edges:

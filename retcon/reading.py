@@ -14,21 +14,32 @@ from typing import NamedTuple
 from retcon import words
 from retcon.language import Language
 from retcon.note import Span
-from retcon.passages import split
-from retcon.tokens import spans
+from retcon.passages import LONG, cut, is_long
+from retcon.tokens import line_sums, spans
 
 MOST = 1 << 19  # characters in all: some 3,600 notes of a chat
 LONGEST = 4_000  # characters of one text
+NEGATIONS = frozenset(("not", "no", "t"))  # among the function words of English, and still telling
 
 
 class Sentence:
     """A sentence as it stands, with its words. Which word has which stem is told of few sentences only."""
 
-    __slots__ = ("_stem_of", "language", "stems", "text")
+    __slots__ = ("_stem_of", "_telling", "language", "stems", "text")
 
     def __init__(self, text: str, language: Language, stems: frozenset[str]) -> None:
         self.text, self.language, self.stems = text, language, stems
         self._stem_of: Mapping[str, str] | None = None
+        self._telling: tuple[str, ...] | None = None
+
+    @property
+    def telling(self) -> tuple[str, ...]:
+        """The stems that tell something: all but function words, negations among them."""
+        if self._telling is None:
+            self._telling = tuple(
+                [stem for stem in self.stems if stem in NEGATIONS or stem not in self.language.common]
+            )
+        return self._telling
 
     @property
     def stem_of(self) -> Mapping[str, str]:
@@ -40,30 +51,33 @@ class Sentence:
 
 
 class Spans(NamedTuple):
-    """Parts of a text, as parallel lists: where each stands, and its words."""
+    """Parts of a text, one after the other: where each stands, and its words."""
 
-    places: list[Span]
-    words: list[list[str]]
+    places: tuple[Span, ...]
+    words: tuple[tuple[str, ...], ...]
 
 
 class Reading:
-    """What a text says, in one language. What not everybody needs is looked for when it is first asked for."""
+    """What a text says, in one language. What not everybody needs is looked for when it is first asked for.
+
+    All of it is tuples: those that hold no more than texts and numbers cost the collector of garbage nothing.
+    """
 
     __slots__ = ("_distinct", "_passages", "_sentences", "_spans", "_stems", "language", "text")
 
     def __init__(self, text: str, language: Language) -> None:
         self.text, self.language = text, language
-        self._stems: list[str] | None = None
+        self._stems: tuple[str, ...] | None = None
         self._distinct: frozenset[str] | None = None
-        self._passages: list[Span] | None = None
-        self._sentences: list[Sentence] | None = None
+        self._passages: tuple[Span, ...] | None = None
+        self._sentences: tuple[Sentence, ...] | None = None
         self._spans: Spans | None = None
 
     @property
-    def stems(self) -> list[str]:
+    def stems(self) -> tuple[str, ...]:
         """The index terms, in order."""
         if self._stems is None:
-            self._stems = self.language.stems(self.text)
+            self._stems = tuple(self.language.stems(self.text))
         return self._stems
 
     @property
@@ -74,17 +88,23 @@ class Reading:
         return self._distinct
 
     @property
-    def passages(self) -> list[Span]:
+    def passages(self) -> tuple[Span, ...]:
         """The passages of a long text; a short one is one."""
         if self._passages is None:
-            self._passages = split(self.text)
+            self._passages = tuple(cut(self.text)) if self._is_long() else ((0, len(self.text)),)
         return self._passages
 
+    def _is_long(self) -> bool:
+        """Whether there is more than one passage. Of plain English each word is an index term: they are counted."""
+        if self.language.is_english and self.text.isascii():
+            return len(self.text) > LONG and len(self.stems) > LONG
+        return is_long(self.text)
+
     @property
-    def sentences(self) -> list[Sentence]:
+    def sentences(self) -> tuple[Sentence, ...]:
         """The sentences, in order."""
         if self._sentences is None:
-            self._sentences = [self._read_sentence(text) for text in words.sentences(self.text)]
+            self._sentences = tuple([self._read_sentence(text) for text in words.sentences(self.text)])
         return self._sentences
 
     def _read_sentence(self, text: str) -> Sentence:
@@ -97,9 +117,14 @@ class Reading:
     def spans(self) -> Spans:
         """The parts that a cut never divides, in order."""
         if self._spans is None:
-            places = spans(self.text)
-            self._spans = Spans(places, [self.language.words(self.text[start:end]) for start, end in places])
+            places = tuple(spans(self.text))
+            self._spans = Spans(places, tuple(map(tuple, self._words_of(places))))
         return self._spans
+
+    def _words_of(self, places: tuple[Span, ...]) -> list[list[str]]:
+        if self.language.is_english:
+            return words.words_of_parts(self.text, places)
+        return [self.language.words(self.text[start:end]) for start, end in places]
 
 
 def read_sentence(text: str, language: Language) -> Sentence:
@@ -137,4 +162,10 @@ class Readings:
 
 
 LATELY = Readings()
-read, forget = LATELY.read, LATELY.forget
+read = LATELY.read
+
+
+def forget() -> None:
+    """Keep no text of those that were read, or counted line by line, so far."""
+    LATELY.forget()
+    line_sums.forget()

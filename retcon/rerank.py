@@ -75,10 +75,10 @@ def lift_speaker(
     if named is not None:
         scores[[speaker == named for speaker in speakers]] *= settings.speaker
         return
-    roles = [(speaker or "").lower() for speaker in speakers]
+    role_of = {speaker: (speaker or "").lower() for speaker in set(speakers)}
     asks_user = language.is_english and _TO_ASSISTANT.isdisjoint(language.words(query))
-    if asks_user and not ASSISTANTS.isdisjoint(roles):
-        scores[[role in USERS for role in roles]] *= settings.role
+    if asks_user and not ASSISTANTS.isdisjoint(role_of.values()):
+        scores[[role_of[speaker] in USERS for speaker in speakers]] *= settings.role
 
 
 def _find_named(query: str, speakers: Iterable[str | None], language: Language) -> str | None:

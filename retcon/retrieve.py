@@ -38,7 +38,7 @@ from retcon.note import Filter, Hit, Note, Span
 from retcon.reading import Reading, read
 from retcon.reranker import DEPTH as RERANKED
 from retcon.reranker import Reranked, rerank_hits
-from retcon.store import Nearest, Postings, Snapshot, Store, TermStats
+from retcon.store import Lists, Nearest, Postings, Snapshot, Store, TermStats
 from retcon.where import Where
 from retcon.words import COMMON_STEMS, OWN, stem_words, term_key
 
@@ -124,7 +124,7 @@ def find(
         by_words = _find_worded(snapshot, query, top_k, where.only, retriever, ranked)[:top_k]
         language = snapshot.language
         asked = query_words(query, language)
-        held = snapshot.forward(np.asarray(by_words, np.int64), [term_key(word.term) for word in asked]).counts
+        held = _hold(snapshot, np.asarray(by_words, np.int64), [term_key(word.term) for word in asked])
         if fill and len(ranked.slots) < top_k:
             ranked = _fill_up(ranked, snapshot.recent(top_k + len(ranked.slots), where.only), top_k)
         notes, places = snapshot.fetch(ranked.slots), snapshot.places(ranked.slots)
@@ -139,7 +139,7 @@ def find(
         Hit(note, score, rank, place=place, passage=part) for rank, (note, score, place, part) in enumerate(found, 1)
     )
     match = Match(
-        asked, held > 0, searched, max(ranked.scores, default=0.0),
+        asked, held, searched, max(ranked.scores, default=0.0),
         named=names_speaker(asked, (note.speaker for note in heard), language),
         similarity=ranked.closest, embedder=embed.name if embed is not None else "",
     )  # fmt: skip
@@ -154,6 +154,20 @@ def _find_worded(
     if ranked.worded is not None:
         return ranked.worded
     return ranked.slots if retriever == "bm25" else bm25(snapshot, query, top_k, only).slots
+
+
+def _hold(snapshot: Snapshot, slots: NDArray[np.int64], keys: Sequence[int]) -> NDArray[np.bool_]:
+    """Whether each of the notes holds each of the terms: by the terms' lists where these are short."""
+    stats = snapshot.terms(keys)
+    known = [column for column, key in enumerate(keys) if key in stats]
+    if sum(stats[keys[column]].df for column in known) > LOOKUP * len(slots):
+        return snapshot.forward(slots, keys).counts > 0
+    held = np.zeros((len(slots), len(keys)), bool)
+    if known:
+        listed = snapshot.lists([keys[column] for column in known])
+        at = _find_places(snapshot, slots, listed)
+        held[at[at >= 0], np.repeat(known, listed.sizes)[at >= 0]] = True
+    return held
 
 
 def _passage(note: Note, number: int, language: Language) -> Span | None:
@@ -255,8 +269,8 @@ def _hop_gains(
         _read_passage(note, passages.get(slot, 0), language).stems
         for slot, note in zip(best, snapshot.fetch(best), strict=True)
     ]
-    new = {term for terms in texts for term in terms if term not in weights and term not in language.common}
-    keys = {term: term_key(term) for term in new}
+    new = [*{term for terms in texts for term in terms if term not in weights and term not in language.common}]
+    keys = dict(zip(new, term_key.each(new), strict=True))
     stats = snapshot.terms(list(keys.values()))
     idfs = {term: idf(snapshot.notes, stats[key].df) for term, key in keys.items() if key in stats}
     chosen = [keys[term] for term in rerank.rank_hop_terms(texts, scores[first].tolist(), weights, idfs, language)]
@@ -270,15 +284,20 @@ def _read_lists(
     snapshot: Snapshot, scorer: _Scorer, slots: NDArray[np.int64], keys: Sequence[int]
 ) -> NDArray[np.float64]:
     """What these terms, of short posting lists, add to the score of the notes in the slots."""
-    gains, place = np.zeros(len(slots)), np.full(snapshot.slots, -1, np.int32)
+    if not keys:
+        return np.zeros(len(slots))
+    listed = snapshot.lists(keys)
+    at = _find_places(snapshot, slots, listed)
+    held = at >= 0
+    return _add_up(at[held], scorer.gains(keys, listed)[held], len(slots))
+
+
+def _find_places(snapshot: Snapshot, slots: NDArray[np.int64], listed: Lists) -> NDArray[np.int32]:
+    """Where each listed note stands among those in the slots; -1 where it does not."""
+    place = np.full(snapshot.slots, -1, np.int32)
     place[slots] = np.arange(len(slots))
-    for key in keys:
-        listed = snapshot.postings(key)
-        at = place[listed.slots]
-        held = (at >= 0).nonzero()[0]
-        if len(held):
-            gains[at[held]] += scorer.gain(key, listed.counts[held], listed.lengths[held])
-    return gains
+    found: NDArray[np.int32] = place[listed.entries.slots]
+    return found
 
 
 def best(snapshot: Snapshot, weights: Mapping[str, float], top_k: int, only: Filter | None = None) -> Ranked:
@@ -291,8 +310,10 @@ def best(snapshot: Snapshot, weights: Mapping[str, float], top_k: int, only: Fil
     order = sorted(stats, key=lambda key: (stats[key].df, key))
     ahead = [*_sum_from_end([scorer.bound(key) for key in order]), 0.0]
     left = _sum_from_end([stats[key].df for key in order])  # entries from this term on
-    scores = np.zeros(snapshot.slots)
-    threshold, at = 0.0, 0
+    # Of terms that fewer than k notes hold, no list alone can raise the bar: all of them are read at once.
+    at = sum(stats[key].df < top_k for key in order)
+    scores = _score_rare(snapshot, scorer, order[:at], allowed)
+    threshold = 0.0
     # A note that holds only what is ahead may still get in, or reading all of that is cheaper than to look up a few.
     while at < len(order) and (threshold <= ahead[at] or left[at] < PROBE * top_k * LOOKUP):
         deadline.check()
@@ -318,6 +339,22 @@ def best(snapshot: Snapshot, weights: Mapping[str, float], top_k: int, only: Fil
     return _top(np.concatenate((few, others)), np.concatenate((exact, rest)), top_k)
 
 
+def _score_rare(
+    snapshot: Snapshot, scorer: _Scorer, keys: Sequence[int], allowed: NDArray[np.bool_] | None
+) -> NDArray[np.float64]:
+    """The score of every note by these terms alone."""
+    if not keys:
+        return np.zeros(snapshot.slots)
+    listed = snapshot.lists(keys)
+    slots, gains = _keep_allowed(listed.entries, scorer.gains(keys, listed), allowed)
+    return _add_up(slots, gains, snapshot.slots)
+
+
+def _add_up(places: NDArray[np.integer], gains: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+    """The sum of the gains at each of `size` places, added in the order in which they come: so term by term."""
+    return np.bincount(places, gains, size).astype(np.float64, copy=False)  # of nothing it makes whole numbers
+
+
 def _sum_from_end(values: Sequence[float]) -> list[float]:
     """Of each value, the sum of it and all after it."""
     return list(accumulate(reversed(values)))[::-1]
@@ -336,11 +373,21 @@ class _Scorer:
 
     def gain(self, key: int, counts: NDArray[np.uint16], lengths: NDArray[np.uint16]) -> NDArray[np.float64]:
         """What the term adds to the score of each note."""
+        return self._gain(self.idf[key] * (K1 + 1), counts, lengths)
+
+    def gains(self, keys: Sequence[int], listed: Lists) -> NDArray[np.float64]:
+        """What each of the terms adds to the score of the notes in its list."""
+        weights = np.repeat([self.idf[key] * (K1 + 1) for key in keys], listed.sizes)
+        return self._gain(weights, listed.entries.counts, listed.entries.lengths)
+
+    def _gain(
+        self, weight: float | NDArray[np.float64], counts: NDArray[np.uint16], lengths: NDArray[np.uint16]
+    ) -> NDArray[np.float64]:
         tf = counts.astype(np.float64)
         norm = lengths * self.slope
         norm += self.flat
         norm += tf
-        tf *= self.idf[key] * (K1 + 1)
+        tf *= weight
         tf /= norm
         return tf
 
@@ -560,11 +607,15 @@ class _Content:
 
     def __init__(self, speaker: str | None, said: Reading) -> None:
         self.speaker, self.language = speaker, said.language
-        self.stems, self.distinct, self.size = said.stems, said.distinct, len(said.stems)
+        self.said, self.size = said, len(said.stems)
+
+    @property
+    def distinct(self) -> frozenset[str]:
+        return self.said.distinct
 
     @cached_property
     def bag(self) -> Counter[str]:
-        return Counter(self.stems)
+        return Counter(self.said.stems)
 
 
 def _read_hit(hit: Hit, language: Language = ENGLISH) -> _Content:

@@ -57,19 +57,29 @@ def _moment(text: str) -> timedelta | None:
 def order(hits: Sequence[Hit]) -> list[int]:
     """Positions of the hits in the order in which they are shown."""
     keys = _keys(hits)
+    by_time = sorted(range(len(hits)), key=keys.__getitem__)
     place = {hit.id: i for i, hit in enumerate(hits)}
+    asked = [place.get(hit.note.follows or "", i) for i, hit in enumerate(hits)]
+    if all(keys[question] <= keys[i] for i, question in enumerate(asked)):
+        return by_time
+    return _put_replies_after(asked, keys, by_time)
+
+
+def _put_replies_after(
+    asked: Sequence[int], keys: Sequence[tuple[timedelta, int]], by_time: Sequence[int]
+) -> list[int]:
+    """The hits by their keys, but none before the one that it follows; one that follows none has its own position."""
     replies: dict[int, list[int]] = {}
     free = []
-    for i, hit in enumerate(hits):
-        asked = place.get(hit.note.follows or "", i)
-        if asked == i:
+    for i, question in enumerate(asked):
+        if question == i:
             free.append((keys[i], i))
         else:
-            replies.setdefault(asked, []).append(i)
+            replies.setdefault(question, []).append(i)
     heapify(free)
     out: dict[int, None] = {}
-    left = iter(sorted(range(len(hits)), key=keys.__getitem__))
-    while len(out) < len(hits):
+    left = iter(by_time)
+    while len(out) < len(asked):
         if not free:  # the rest follow each other in circles: the earliest begins
             start = next(i for i in left if i not in out)
             free.append((keys[start], start))

@@ -27,6 +27,7 @@ from typing import Protocol
 
 from retcon import deadline
 from retcon.errors import InputError, MissingExtraError, RetconError, message_of, quote
+from retcon.memo import Memo
 from retcon.note import MARK
 from retcon.words import CAPITALS, MONTHS, QUOTE, sentence_ends
 
@@ -104,7 +105,7 @@ class _Counts(dict[str, int]):
 
 
 def remember(count: Counter) -> Counter:
-    """The counter, with a memory of its own: it counts no text twice, and the estimate no line. For one recall."""
+    """The counter, with a memory of its own, for one recall: it counts no text twice, and the estimate no line."""
     return _Named(count.name, (_Estimates() if count is _ESTIMATE else _Counts(count)).__getitem__)
 
 
@@ -173,15 +174,10 @@ def _round_up(pieces: int) -> int:
 
 
 def _sum_pieces(text: str) -> int:
-    return sum(map(_price, _PIECE.findall(text)))
+    return sum(_price.each(_PIECE.findall(text)))
 
 
-class _Sums(dict[str, int]):
-    """Line -> the sum of its pieces, each counted when it is first asked for."""
-
-    def __missing__(self, line: str) -> int:
-        found = self[line] = _sum_pieces(line)
-        return found
+line_sums = Memo(_sum_pieces, 1 << 12, longest=4_000)  # of lines met lately: notes come back with the next query
 
 
 class _Estimates(dict[str, int]):
@@ -190,31 +186,22 @@ class _Estimates(dict[str, int]):
     A recall counts the same lines again and again, each time among others.
     """
 
-    def __init__(self) -> None:
-        self.sum_of = _Sums().__getitem__
-
     def __missing__(self, text: str) -> int:
         lines = text.split("\n")
         if "\r" in text or "\n\n" in text or not text:  # a run of breaks is one piece
             tokens = _estimate(text)
         else:
-            tokens = _round_up(sum(map(self.sum_of, lines)) + _price("\n") * (len(lines) - 1))
+            tokens = _round_up(sum(line_sums.each(lines)) + _price("\n") * (len(lines) - 1))
         self[text] = tokens
         return tokens
 
 
-class _Priced(dict[str, int]):
-    """Piece -> its price, for the pieces met lately."""
-
-    def __missing__(self, piece: str) -> int:
-        if len(self) >= 1 << 16:
-            self.clear()
-        kind = _KIND.match(piece).lastgroup  # type: ignore[union-attr]  # the last kind takes anything
-        price = self[piece] = _PRICES[kind](piece)  # type: ignore[index]
-        return price
+def _piece_price(piece: str) -> int:
+    kind = _KIND.match(piece).lastgroup  # type: ignore[union-attr]  # the last kind takes anything
+    return _PRICES[kind](piece)  # type: ignore[index]
 
 
-_price = _Priced().__getitem__
+_price = Memo(_piece_price, 1 << 16)
 
 
 def _word_price(piece: str) -> int:
@@ -407,6 +394,8 @@ def cut_marked(text: str, budget: int, count: Counter) -> str:
 
 def spans(text: str) -> list[tuple[int, int]]:
     """Where each part that a cut never divides begins and ends, in order; white space stands between them."""
+    if text.isascii():
+        return _ascii_spans(text)
     out: list[tuple[int, int]] = []
     at = 0
     for end in _span_ends(text):
@@ -414,6 +403,25 @@ def spans(text: str) -> list[tuple[int, int]]:
             at += 1
         out.append((at, end))
         at = end
+    return out
+
+
+def _ascii_spans(text: str) -> list[tuple[int, int]]:
+    """The same of ASCII text, where units are all but white space and no mark belongs to another character."""
+    units = [unit.span() for unit in _compile(_UNIT).finditer(text)]
+    wholes = _compile(_WHOLE).finditer(text)
+    start, stop = _next_span(wholes)
+    if start == math.inf:
+        return units
+    out: list[tuple[int, int]] = []
+    begin = -1  # of the units since the last span
+    for at, end in units:
+        begin = at if begin < 0 else begin
+        while stop <= end:
+            start, stop = _next_span(wholes)
+        if end <= start:
+            out.append((begin, end))
+            begin = -1
     return out
 
 

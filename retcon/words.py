@@ -11,10 +11,11 @@ import hashlib
 import re
 import threading
 import unicodedata
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 
 import Stemmer
+
+from retcon.memo import Memo
 
 # Function words of English questions and statements: they say nothing about which note is meant.
 COMMON = frozenset(
@@ -52,7 +53,20 @@ def words(text: str) -> list[str]:
 
 def ascii_words(text: str) -> list[str]:
     """The runs of letters or digits of an ASCII text, in lower case; several times as fast as a pattern."""
-    return text.encode().translate(_PLAIN).decode().split()
+    return _blank_signs(text).split()
+
+
+def words_of_parts(text: str, parts: Sequence[tuple[int, int]]) -> list[list[str]]:
+    """The words of each part of the text, each given by where it begins and ends."""
+    if not text.isascii():
+        return [words(text[start:end]) for start, end in parts]
+    plain = _blank_signs(text)
+    return [plain[start:end].split() for start, end in parts]
+
+
+def _blank_signs(text: str) -> str:
+    """ASCII text in lower case with a blank for each sign."""
+    return text.encode().translate(_PLAIN).decode()
 
 
 def fold(text: str) -> str:
@@ -88,20 +102,7 @@ def stems(text: str) -> list[str]:
 
 def stem_words(found: list[str]) -> list[str]:
     """The words with English endings removed; words in other scripts pass unchanged."""
-    return list(map(_stem_of, found))
-
-
-class _Stems(dict[str, str]):
-    """Word -> its stem, for the words met lately."""
-
-    def __missing__(self, word: str) -> str:
-        if len(self) >= 1 << 17:
-            self.clear()
-        stem = self[word] = stem_word(word)
-        return stem
-
-
-_stem_of = _Stems().__getitem__
+    return _stem_of.each(found)
 
 
 def stem_word(word: str) -> str:
@@ -113,6 +114,7 @@ def stem_word(word: str) -> str:
     return stem
 
 
+_stem_of = Memo(stem_word, 1 << 17)
 COMMON_STEMS = frozenset(stem_words(sorted(COMMON)))
 
 
@@ -130,10 +132,7 @@ def hash_term(term: str) -> int:
     )
 
 
-@lru_cache(maxsize=1 << 18)
-def term_key(term: str) -> int:
-    """The same, remembered."""
-    return hash_term(term)
+term_key = Memo(hash_term, 1 << 18)  # the same, remembered
 
 
 _BREAK = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"

@@ -74,7 +74,6 @@ KINDS = (
 )
 _FRONT = f"{MARK.strip()} "
 _ASKED = ("?", "？")
-_NEGATIONS = frozenset(("not", "no", "t"))  # among the function words of English, and still telling
 
 
 class Line(NamedTuple):
@@ -189,14 +188,23 @@ def skip_repeats(hits: Sequence[Hit]) -> list[int]:
 
 def read_query(query: str, lines: Sequence[Line], language: Language) -> Target:
     """What the query is after among these sentences; a term weighs its BM25 idf, with sentences as documents."""
-    wanted = dict.fromkeys(language.query_terms(query))
-    held = [wanted.keys() & line.sentence.stems | wanted.keys() & line.voice.stems for line in lines]
+    wanted = language.query_terms(query)  # each once
+    held = _find_held(frozenset(wanted), lines)
     df = Tally(chain.from_iterable(held))
     weight = {term: _weigh(term) * math.log(1 + (len(lines) - df[term] + 0.5) / (df[term] + 0.5)) for term in wanted}
     total = sum(weight.values()) or 1.0
     shares = {term: value / total for term, value in weight.items()}
     kinds = KINDS if language.is_english else ()
     return Target(shares, held, lines, [kind for kind in kinds if kind.asked.search(query)], language)
+
+
+def _find_held(wanted: frozenset[str], lines: Sequence[Line]) -> list[Set[str]]:
+    """Which of the terms each sentence holds, its speaker's name included; few names are a term."""
+    named = {line.voice.text: wanted & line.voice.stems for line in lines}
+    own = [wanted & line.sentence.stems for line in lines]
+    if not any(named.values()):
+        return list(own)
+    return [said | named[line.voice.text] for said, line in zip(own, lines, strict=True)]
 
 
 def _weigh(term: str) -> float:
@@ -209,7 +217,7 @@ def rank(lines: Sequence[Line], target: Target, hits: Sequence[Hit]) -> list[Pie
     best_first = sorted(range(len(lines)), key=lambda i: -scores[i])
     return [
         Piece(lines[i].hit, lines[i].place, lines[i].text, scores[i], bool(target.held[i]))
-        for i in _put_repeats_last(best_first, lines, hits, target.language.common - _NEGATIONS)
+        for i in _put_repeats_last(best_first, lines, hits)
     ]
 
 
@@ -220,7 +228,8 @@ def _score(lines: Sequence[Line], target: Target, hits: Sequence[Hit]) -> list[f
     asked: dict[str, float] = {}  # id of a note -> what the best question in it would be worth as a statement
     for line, held in zip(lines, target.held, strict=True):
         deadline.check()
-        score = prior[line.hit] * (BASE + (target.share(held) + KIND * target.answers(line)))
+        asked_for = (target.share(held) if held else 0.0) + (KIND if target.kinds and target.answers(line) else 0.0)
+        score = prior[line.hit] * (BASE + asked_for)
         if line.asks:
             note = hits[line.hit].id
             asked[note] = max(asked.get(note, 0.0), score)
@@ -240,12 +249,10 @@ def _find_best(lines: Sequence[Line], scores: Sequence[float]) -> Iterable[int]:
     return best.values()
 
 
-def _put_repeats_last(
-    order: Iterable[int], lines: Sequence[Line], hits: Sequence[Hit], empty: frozenset[str]
-) -> list[int]:
+def _put_repeats_last(order: Iterable[int], lines: Sequence[Line], hits: Sequence[Hit]) -> list[int]:
     """The sentences in this order, but last those that say nothing beyond one before them, of the same day and speaker.
 
-    Words of `empty` tell nothing, and a sentence without others ("Here it is.") says nothing beyond any.
+    A sentence of function words alone ("Here it is.") says nothing beyond any.
     """
     days = [f"day {day(hit.note)}" for hit in hits]
     holding: dict[str, int] = {}  # word -> the sentences so far that hold it, as bits
@@ -254,7 +261,7 @@ def _put_repeats_last(
     for i in order:
         deadline.check()
         line = lines[i]
-        told = {days[line.hit], *line.sentence.stems, *line.voice.stems} - empty
+        told = (*line.sentence.telling, *line.voice.telling, days[line.hit])
         if _hold_together(told, holding):
             repeats.append(i)
             continue

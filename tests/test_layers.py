@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1] / "retcon"
 LAYERS = tuple(
     names.split()
     for names in (
-        "errors deadline note habits plain words language trace sample",  # values and words
+        "errors deadline memo note habits plain words language trace sample",  # values and words
         # values in, values out
         "timeline tokens passages reading validate filters screen where features pack candidates rerank worth extract"
         " evidence confidence drafts ladder reason route fidelity why",

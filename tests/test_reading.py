@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_text import TEXT, clusters
 
-from retcon import Memory, reading, sample, words
+from retcon import Memory, reading, sample, tokens, words
 from retcon.extract import extract
 from retcon.language import ENGLISH, Language, language
 from retcon.note import Cluster, Recall
 from retcon.passages import split
 from retcon.reading import LONGEST, Reading, Readings, read
 from retcon.retrieve import mark_duplicates
+from retcon.store.rows import CHECKED
 from retcon.tokens import counter, spans
 
 QUERIES = [question.question for question in sample.questions()]
@@ -45,15 +46,16 @@ def show(found: Reading, by: Language) -> list[Any]:
 @given(TEXT, st.sampled_from(LANGUAGES))
 def test_a_reading_holds_what_the_language_says(text: str, by: Language) -> None:
     found = read(text, by)
-    assert found.stems == by.stems(text)
+    assert list(found.stems) == by.stems(text)
     assert found.distinct == set(by.stems(text))
-    assert found.passages == split(text)
+    assert list(found.passages) == split(text)
     assert [sentence.text for sentence in found.sentences] == words.sentences(text)
     for sentence in found.sentences:
         assert list(sentence.stem_of) == list(dict.fromkeys(by.words(sentence.text)))
         assert sentence.stems == set(by.stems(sentence.text)) == set(sentence.stem_of.values())
-    assert found.spans.places == spans(text)
-    assert found.spans.words == [by.words(text[start:end]) for start, end in spans(text)]
+        assert set(sentence.telling) == sentence.stems - (by.common - reading.NEGATIONS)
+    assert list(found.spans.places) == spans(text)
+    assert list(map(list, found.spans.words)) == [by.words(text[start:end]) for start, end in spans(text)]
 
 
 @given(st.lists(st.tuples(TEXT, st.sampled_from(LANGUAGES)), max_size=6))
@@ -64,9 +66,9 @@ def test_what_was_read_before_changes_no_reading(asked: list[tuple[str, Language
 
 def test_a_reading_is_never_that_of_another_language() -> None:
     german, text = language("german"), "Die Katzen schliefen on the windowsills"
-    assert read(text, ENGLISH).stems == ENGLISH.stems(text) != german.stems(text)
-    assert read(text, german).stems == german.stems(text)
-    assert read(text, ENGLISH).stems == ENGLISH.stems(text)
+    assert list(read(text, ENGLISH).stems) == ENGLISH.stems(text) != german.stems(text)
+    assert list(read(text, german).stems) == german.stems(text)
+    assert list(read(text, ENGLISH).stems) == ENGLISH.stems(text)
 
 
 # - results -
@@ -124,9 +126,13 @@ def test_nothing_of_a_deleted_note_is_kept(path: Path, how: str) -> None:
         memory.add("Ann keeps the key under the blue stone.", id="n", expires_at=timedelta(hours=1))
         memory.recall("Where is the key?")
         assert any("blue stone" in text for _, text in lately.kept)
+        assert any("blue stone" in line for line in tokens.line_sums.known)
+        assert any("blue stone" in str(row) for row in CHECKED.rows.values())
         if how == "purge":
             memory.now = lambda: fixed_clock() + timedelta(days=1)
             memory.purge()
         else:
             memory.delete("n") if how == "delete" else memory.delete_all(everything=True)
         assert not lately.kept
+        assert not tokens.line_sums.known
+        assert not CHECKED.rows

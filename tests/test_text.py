@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from retcon import Memory
+from retcon import Memory, timeline
 from retcon.extract import FLOOR, extract
 from retcon.note import MARK, Cluster, Hit, Note
 from retcon.pack import fit_fraction, pack_text, render, retain
@@ -71,6 +71,16 @@ def clusters(draw: st.DrawFn) -> Cluster:
 
 
 # - order -
+
+
+@given(clusters())
+def test_notes_of_which_none_comes_before_its_question_are_in_the_order_that_looks_for_questions(
+    cluster: Cluster,
+) -> None:
+    keys, place = timeline._keys(cluster.hits), {hit.id: i for i, hit in enumerate(cluster.hits)}
+    asked = [place.get(hit.note.follows or "", i) for i, hit in enumerate(cluster.hits)]
+    by_time = sorted(range(len(cluster.hits)), key=keys.__getitem__)
+    assert timeline.order(cluster.hits) == timeline._put_replies_after(asked, keys, by_time)
 
 
 @given(clusters())

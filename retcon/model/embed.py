@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from retcon import deadline
 from retcon.deadline import TimeLimit
 from retcon.errors import DeadlineError, InputError, MalformedReplyError, MissingExtraError, ModelTimeoutError
+from retcon.memo import Memo
 from retcon.words import COMMON_STEMS, stem_words, term_key, words
 
 COMMON_WEIGHT = 0.2  # of a function word against 1 for any other
@@ -63,7 +63,7 @@ class HashingEmbed:
 
     def _sums(self, texts: Sequence[str]) -> NDArray[np.float64]:
         found = [words(text) for text in texts]
-        codes = np.array([_code(word) for row in found for word in row], np.int64)
+        codes = np.array(_code.each([word for row in found for word in row]), np.int64)
         place, kind = (codes >> 2) % self.dim, codes & 3
         row = np.repeat(np.arange(len(texts)), [len(row) for row in found])
         cell = (kind * len(texts) + row) * self.dim + place
@@ -73,11 +73,13 @@ class HashingEmbed:
         return sums
 
 
-@lru_cache(maxsize=1 << 16)
-def _code(word: str) -> int:
+def _hash(word: str) -> int:
     """What a word is hashed by: 61 bits of its stem's key, then whether it is a function word, then the sign."""
     (stem,) = stem_words([word])
     return (term_key(stem) >> 3 << 2) | (stem in COMMON_STEMS) << 1 | (term_key(stem) & 1)
+
+
+_code = Memo(_hash, 1 << 16)
 
 
 class WordLlamaEmbed:

@@ -18,8 +18,7 @@ Order = Literal["oldest", "newest"]  # which note of a list comes first
 Progress = Callable[[int], None]  # called with the number of notes written so far
 
 
-@dataclass(frozen=True, slots=True)
-class TermStats:
+class TermStats(NamedTuple):
     """What bounds a term's BM25 score within the snapshot's scopes."""
 
     df: int  # notes that hold it
@@ -27,13 +26,19 @@ class TermStats:
     low: int  # no note that holds it is shorter
 
 
-@dataclass(frozen=True, slots=True)
-class Postings:
+class Postings(NamedTuple):
     """Notes that hold one term, as parallel arrays."""
 
     slots: NDArray[np.uint32]
     counts: NDArray[np.uint16]
     lengths: NDArray[np.uint16]
+
+
+class Lists(NamedTuple):
+    """Notes that hold each of several terms, one term after the other."""
+
+    entries: Postings
+    sizes: list[int]  # entries of each term
 
 
 class Facts(NamedTuple):
@@ -125,6 +130,7 @@ class Snapshot(Protocol):
 
     def terms(self, keys: Sequence[int]) -> Mapping[int, TermStats]: ...
     def postings(self, key: int) -> Postings: ...
+    def lists(self, keys: Sequence[int]) -> Lists: ...
     def forward(self, slots: NDArray[np.int64], keys: Sequence[int]) -> Forward: ...
     def passages(self, slots: NDArray[np.int64], keys: Sequence[int]) -> Passages: ...
     def mask(self, only: Filter) -> NDArray[np.bool_] | None: ...
@@ -183,6 +189,7 @@ __all__ = [
     "Deleted",
     "Forward",
     "Kept",
+    "Lists",
     "Nearest",
     "Order",
     "Passages",

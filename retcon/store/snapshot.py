@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 from retcon import deadline
 from retcon.language import Language
 from retcon.note import Filter, Note, Scope
-from retcon.store import Facts, Forward, Nearest, Passages, Postings, TermStats, postings, seal, vectors
+from retcon.store import Facts, Forward, Lists, Nearest, Passages, Postings, TermStats, postings, seal, vectors
 from retcon.store.database import IN, Database, Many
 from retcon.store.indexes import Indexes
 from retcon.store.matrices import Matrices
@@ -40,37 +42,50 @@ class SqlSnapshot:
         self._indexes = indexes or Indexes(":memory:")
         self.language = language or seal.language_of(connection)
         self._ids = [row[0] for row in scopes]
-        self._starts = np.concatenate(([0], np.cumsum([row[3] for row in scopes], dtype=np.int64)))
-        self._start = dict(zip(self._ids, self._starts.tolist(), strict=False))
-        self._ends = dict(zip(self._ids, self._starts[1:].tolist(), strict=True))
+        self._starts = [0, *accumulate(row[3] for row in scopes)]
+        self._start = dict(zip(self._ids, self._starts, strict=False))
+        self._ends = dict(zip(self._ids, self._starts[1:], strict=True))
         self._rows: dict[int, list[tuple[int, int, bytes]]] = {}  # term -> (scope, df, tail), as read by `terms`
         self._terms: dict[int, TermStats | None] = {}  # as read so far; None: no note holds it
+        self._lists: dict[int, Postings] = {}  # of terms, as read so far
         self._docs: dict[int, tuple[int, bytes]] = {}  # slot -> length and terms of its note, as read so far
         self._notes: dict[int, Note] = {}  # slot -> its note, as read so far
         self.notes = sum(row[1] for row in scopes)
         self.mean_length = sum(row[2] for row in scopes) / self.notes if self.notes else 0.0
-        self.slots = int(self._starts[-1])
+        self.slots = self._starts[-1]
 
     def terms(self, keys: Sequence[int]) -> Mapping[int, TermStats]:
         """Frequency and bounds of those terms that occur."""
         new = [key for key in keys if key not in self._terms]
         self._terms |= dict.fromkeys(new)
         for scope, term, df, peak, low, tail in self._posting_rows(new) if new else ():
-            self._rows.setdefault(term, []).append((scope, df, tail))
             known = self._terms[term]
-            if known is not None:
-                df, peak, low = df + known.df, max(peak, known.peak), min(low, known.low)
-            self._terms[term] = TermStats(df, peak, low)
+            if known is None:
+                self._rows[term] = [(scope, df, tail)]
+                self._terms[term] = TermStats(df, peak, low)
+            else:
+                self._rows[term].append((scope, df, tail))
+                self._terms[term] = TermStats(df + known.df, max(peak, known.peak), min(low, known.low))
         return {key: found for key in keys if (found := self._terms[key]) is not None}
 
     def postings(self, key: int) -> Postings:
-        """Every note that holds a term which `terms` has found."""
-        parts = []
-        for scope, df, tail in self._rows[key]:
-            start = np.uint32(self._start[scope])
-            for part in self._list(scope, key, tail, df):
-                parts.append(Postings(part.slots + start, part.counts, part.lengths) if start else part)
-        return postings.concat(parts)
+        """Every note that holds a term which `terms` has found; read once."""
+        if key not in self._lists:
+            parts = []
+            for scope, df, tail in self._rows[key]:
+                start = np.uint32(self._start[scope])
+                for part in self._list(scope, key, tail, df):
+                    parts.append(Postings(part.slots + start, part.counts, part.lengths) if start else part)
+            self._lists[key] = postings.concat(parts)
+        return self._lists[key]
+
+    def lists(self, keys: Sequence[int]) -> Lists:
+        """The same of several terms. Rare ones are short, and read as one."""
+        rows = [row for key in keys for row in self._rows[key]]
+        if len(self._ids) == 1 and all(postings.is_whole(tail, df) for _, df, tail in rows):
+            return Lists(postings.decode_tail(b"".join([tail for _, _, tail in rows])), [df for _, df, _ in rows])
+        every = [self.postings(key) for key in keys]
+        return Lists(postings.concat(every), [len(listed.slots) for listed in every])
 
     def _list(self, scope: int, key: int, tail: bytes, df: int) -> Iterator[Postings]:
         """The entries of a term in one scope, in pieces."""
@@ -90,10 +105,11 @@ class SqlSnapshot:
 
     def passages(self, slots: NDArray[np.int64], keys: Sequence[int]) -> Passages:
         """How often each passage of the long ones among the notes holds each of the terms, and how long it is."""
-        place = {slot: row for row, slot in enumerate(slots.tolist())}
-        found = [(place[slot], *postings.decode_passages(data)) for slot, data in self._passage_rows(slots)]
-        if not found:
+        long = list(self._passage_rows(slots))
+        if not long:
             return Passages(np.empty(0, np.int64), np.empty((0, len(keys)), np.uint16), np.empty(0, np.uint16))
+        place = {slot: row for row, slot in enumerate(slots.tolist())}
+        found = [(place[slot], *postings.decode_passages(data)) for slot, data in long]
         sizes = np.concatenate([part[1] for part in found])
         rows = np.repeat(np.array([part[0] for part in found], np.int64), [len(part[1]) for part in found])
         terms = np.concatenate([part[2] for part in found])
@@ -163,9 +179,12 @@ class SqlSnapshot:
         for scope, local in self._by_scope(slots):
             start = self._start[scope]
             rows = self._rows_of("SELECT slot, speaker, session FROM note WHERE scope = ? AND slot", scope, local)
-            for slot, speaker, session in rows:
-                found[start + slot] = speaker, None if session is None else (scope, session)
-        return Facts([found[slot][0] for slot in slots], [found[slot][1] for slot in slots])
+            found |= {
+                start + slot: (speaker, None if session is None else (scope, session))
+                for slot, speaker, session in rows
+            }
+        every = [found[slot] for slot in slots]
+        return Facts([speaker for speaker, _ in every], [session for _, session in every])
 
     def texts(self) -> Iterator[tuple[int, Note]]:
         """Every current note with its slot, oldest first within a scope."""
@@ -231,13 +250,12 @@ class SqlSnapshot:
             np.array([row[2] for row in rows], np.int64),
         )  # fmt: skip
 
-    def _posting_rows(self, keys: Sequence[int]) -> Iterator[tuple[int, int, int, int, int, bytes]]:
+    def _posting_rows(self, keys: Sequence[int]) -> Iterable[tuple[int, int, int, int, int, bytes]]:
         if len(self._ids) == 1:
             query = "SELECT scope, term, df, peak, low, tail FROM posting WHERE scope = ? AND term"
-            yield from self._rows_of(query, self._ids[0], keys)
-        else:
-            query = f"SELECT scope, term, df, peak, low, tail FROM posting WHERE scope {IN} AND term {IN}"
-            yield from self._connection.execute(query, (Many(self._ids), Many(keys)))
+            return self._rows_of(query, self._ids[0], keys)
+        query = f"SELECT scope, term, df, peak, low, tail FROM posting WHERE scope {IN} AND term {IN}"
+        return self._connection.execute(query, (Many(self._ids), Many(keys)))
 
     def _read_docs(self, slots: Sequence[int]) -> list[tuple[int, bytes]]:
         """Length and terms of the notes in these slots, each read once."""
@@ -248,11 +266,9 @@ class SqlSnapshot:
         return [self._docs[slot] for slot in slots]
 
     def _passage_rows(self, slots: NDArray[np.int64]) -> Iterator[tuple[int, bytes]]:
-        query = (
-            f"SELECT slot, passages FROM doc INDEXED BY doc_long WHERE scope = ? AND slot {IN} AND passages IS NOT NULL"
-        )
+        query = "SELECT slot, passages FROM doc INDEXED BY doc_long WHERE scope = ? AND passages IS NOT NULL AND slot"
         for scope, local in self._by_scope(slots.tolist()):
-            for slot, data in self._connection.execute(query, (scope, Many(local))):
+            for slot, data in self._rows_of(query, scope, local):
                 yield self._start[scope] + slot, data
 
     def _rows_of(self, query: str, scope: int, values: Sequence[int]) -> Iterable[Any]:
@@ -260,7 +276,7 @@ class SqlSnapshot:
         if len(values) > FEW:
             return self._connection.execute(f"{query} {IN}", (scope, Many(values)))
         named = [*values, *[values[-1]] * (-len(values) % STEP)]  # the last again and again, which changes nothing
-        return self._connection.execute(f"{query} IN ({', '.join('?' * len(named))})", (scope, *named))
+        return self._connection.execute(_name_values(query, len(named)), (scope, *named))
 
     def _by_scope(self, slots: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
         """The slots as (scope, slots within that scope)."""
@@ -271,6 +287,12 @@ class SqlSnapshot:
             owners = np.searchsorted(self._starts, places, side="right") - 1
             for owner in np.unique(owners).tolist():
                 yield self._ids[owner], (places[owners == owner] - self._starts[owner]).tolist()
+
+
+@lru_cache(maxsize=64)
+def _name_values(query: str, many: int) -> str:
+    """The query with a place for each of so many values at its end."""
+    return f"{query} IN ({', '.join('?' * many)})"
 
 
 def best_of(found: Sequence[Nearest], k: int) -> Nearest:

@@ -39,7 +39,7 @@ from retcon.store.checksum import checksum
 from retcon.store.database import IN, Database, Many, translate_damage
 from retcon.store.indexes import Indexes
 from retcon.store.matrices import Matrices
-from retcon.store.rows import DERIVED, FACT_PLACES, NOTE, VERSIONS, check_of, conditions, read_note
+from retcon.store.rows import CHECKED, DERIVED, FACT_PLACES, NOTE, VERSIONS, check_of, conditions, read_note
 from retcon.store.service import SharedTables
 from retcon.store.snapshot import SqlSnapshot
 from retcon.store.writing import BATCH, Stored, Writer
@@ -239,7 +239,7 @@ class SqlStore(ABC):
         with self._writing(Touches(notes=note_ids)) as connection, translate_damage(self.path):
             chosen = deleting.find_versions(connection, note_ids) if versions else note_ids
             notes, records = deleting.delete(connection, chosen)
-        reading.forget()
+        _forget_texts()
         return Deleted(notes, records, self.in_memory or not notes)
 
     def delete_all(self, scope: Scope) -> Deleted:
@@ -251,7 +251,7 @@ class SqlStore(ABC):
             for scope_id in scopes:
                 gone = deleting.delete_scope(connection, scope_id)
                 notes, records = notes + gone[0], records + gone[1]
-        reading.forget()
+        _forget_texts()
         return Deleted(notes, records, self.in_memory or not notes)
 
     def service_tables(self) -> SharedTables | None:
@@ -286,7 +286,7 @@ class SqlStore(ABC):
         if due:
             with self._writing(EVERYTHING) as connection, translate_damage(self.path):
                 deleting.delete(connection, deleting.find_expired(connection, now))
-            reading.forget()
+            _forget_texts()
 
     # -- the index ---------------------------------------------------------------------------------------------------
 
@@ -473,6 +473,12 @@ def _from(connection: Database, scope: Scope, after: str | int | None, order: Or
         named = {"place": place, "scope": rows[0][0]}
         further[f"note.slot {beyond} ?"] = connection.execute(_SLOTS[order], named).fetchone()[0]
     return f"note.slot{way}", further
+
+
+def _forget_texts() -> None:
+    """Keep no text in memory that was read so far: some of them are deleted."""
+    reading.forget()
+    CHECKED.forget()
 
 
 def _batches(notes: Iterable[Note]) -> Iterator[list[Note]]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from retcon.errors import ConflictError, InputError, NotFoundError
 from retcon.language import Language
+from retcon.memo import Memo
 from retcon.note import Note
 from retcon.passages import LONG, is_long, split
 from retcon.store import postings, seal
@@ -258,25 +259,16 @@ def _relink(note: Note, follows: str | None) -> Note:
     )  # fmt: skip
 
 
-class _Keys(dict[str, int]):
+@lru_cache(maxsize=8)
+def _keys_of(language: Language) -> Memo[int]:
     """Word -> key of its term, for the words of a language met lately; nothing else needs to remember them."""
-
-    def __init__(self, language: Language) -> None:
-        self.stem = stem_word if language.is_english else lambda word: language.stem_words([word])[0]
-
-    def __missing__(self, word: str) -> int:
-        if len(self) >= 1 << 17:
-            self.clear()
-        key = self[word] = hash_term(self.stem(word))
-        return key
-
-
-_keys_of = lru_cache(maxsize=8)(_Keys)
+    stem = stem_word if language.is_english else lambda word: language.stem_words([word])[0]
+    return Memo(lambda word: hash_term(stem(word)), 1 << 17)
 
 
 def term_keys(text: str, language: Language) -> list[int]:
     """Keys of the text's terms, in order."""
-    return list(map(_keys_of(language).__getitem__, language.words(text)))
+    return _keys_of(language).each(language.words(text))
 
 
 def context_keys(text: str, language: Language) -> Sequence[int]:
