@@ -1,4 +1,4 @@
-"""What a function gave for the texts met lately, kept where the collector of garbage does not look.
+"""What a function gave for the texts met lately, kept where the garbage collector does not look.
 
 Each time that CPython's collector goes through all objects, it walks through every entry of an `lru_cache`, and of an
 object whose class derives from `dict`: with the words of a large memory that takes 40 ms. A plain dict of texts and
@@ -38,9 +38,9 @@ class Memo(Generic[T]):
 
     def _learn(self, text: str) -> T:
         found = self.function(text)
-        if len(self.known) >= self.most:
-            self.forget()
         if len(text) <= self.longest:
+            if len(self.known) >= self.most:
+                self.forget()
             self.known[text] = found
         return found
 

@@ -60,7 +60,7 @@ class Spans(NamedTuple):
 class Reading:
     """What a text says, in one language. What not everybody needs is looked for when it is first asked for.
 
-    All of it is tuples: those that hold no more than texts and numbers cost the collector of garbage nothing.
+    All of it is tuples: those that hold no more than texts and numbers cost the garbage collector nothing.
     """
 
     __slots__ = ("_distinct", "_passages", "_sentences", "_spans", "_stems", "language", "text")

@@ -177,7 +177,7 @@ def _sum_pieces(text: str) -> int:
     return sum(_price.each(_PIECE.findall(text)))
 
 
-line_sums = Memo(_sum_pieces, 1 << 12, longest=4_000)  # of lines met lately: notes come back with the next query
+line_sums = Memo(_sum_pieces, 1 << 12, longest=1_000)  # of lines met lately: notes come back with the next query
 
 
 class _Estimates(dict[str, int]):

@@ -250,3 +250,18 @@ def test_a_file_that_others_may_read_is_hinted_at(filled: Path) -> None:
     filled.chmod(0o644)
     assert "chmod 600" in check_file(str(filled)).hints[0]
     assert check_file(str(filled)).ok
+
+
+@pytest.mark.parametrize("slot", [100_000, 2**32 - 1])
+def test_a_list_that_names_a_note_beyond_the_last_is_an_error_and_no_result(path: Path, slot: int) -> None:
+    """Lists of rare words are added up as one; a place far outside must neither be passed over nor take memory."""
+    with Memory(path, now=fixed_clock) as memory:
+        memory.add([f"{'zebra' if number < 30 else 'okapi'} {number}" for number in range(60)])
+        connection = raw(path)
+        for scope, term, tail in connection.execute("SELECT scope, term, tail FROM posting WHERE df > 9").fetchall():
+            harmed = bytearray(tail)
+            harmed[-8:-4] = slot.to_bytes(4, "little")  # the last entry: slot, count, length
+            connection.execute("UPDATE posting SET tail = ? WHERE scope = ? AND term = ?", (bytes(harmed), scope, term))
+        connection.close()
+        with pytest.raises(StoreError, match="cannot be read"):
+            memory.search("zebra okapi")

@@ -21,8 +21,8 @@ from retcon.errors import InputError, StoreError
 from retcon.evidence import query_words
 from retcon.language import _FUNCTION_WORDS, CODES, ENGLISH, UNSTEMMED, find_name, language, names
 from retcon.note import Hit, Note
+from retcon.repeats import mark_duplicates
 from retcon.rerank import FRAME_STEMS, weigh_terms
-from retcon.retrieve import mark_duplicates
 
 pytestmark = pytest.mark.both_stores
 

@@ -21,8 +21,8 @@ LAYERS = tuple(
     for names in (
         "errors deadline memo note habits plain words language trace sample",  # values and words
         # values in, values out
-        "timeline tokens passages reading validate filters screen where features pack candidates rerank worth extract"
-        " evidence confidence drafts ladder reason route fidelity why",
+        "timeline tokens passages reading validate filters screen where features pack candidates rerank repeats worth"
+        " extract evidence confidence drafts ladder reason route fidelity why",
         "model store cache",  # each with its one outside system
         "embedding reranker retrieve operate holds answer perform opening jsonl",  # stages, handed a model or a store
         "memory",  # all of it together

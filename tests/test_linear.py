@@ -40,7 +40,7 @@ from retcon import (
     operate,
     pack,
     reading,
-    retrieve,
+    repeats,
     timeline,
     tokens,
     validate,
@@ -360,7 +360,7 @@ DEAR: dict[str, Callable[[str], object]] = {
     "extract to half": lambda text: extract.extract(cluster(text, text[::-1]), len(text) // 8, count=ESTIMATE),
     "query of extract": lambda text: extract.extract(cluster(text, query=text), 64, count=ESTIMATE),
     "retain": lambda text: pack.retain(cluster(text, "cat"), len(text), count=ESTIMATE),
-    "mark_duplicates": lambda text: retrieve.mark_duplicates(cluster(text, text + " cat", text[1:]).hits),
+    "mark_duplicates": lambda text: repeats.mark_duplicates(cluster(text, text + " cat", text[1:]).hits),
     "record": lambda text: check(text, NOTES, query="What did Ann pay?"),
     "source": lambda text: check("Ann paid £124.50 on 9 May, not 5 pm.", [whole(text)], query="What did Ann pay?"),
     "both": lambda text: check(text, [whole(text)], query=text),
@@ -385,7 +385,7 @@ def test_function_of_a_note_is_linear(name: str) -> None:
 
 # -- every function of many notes --------------------------------------------------------------------------------------
 
-COMMON = sorted(retrieve._EMPTY_WORDS)
+COMMON = sorted(repeats._EMPTY_WORDS)
 NOTE_KINDS: dict[str, Callable[[int], str]] = {
     "words of their own": lambda n: "cat " + " ".join(letters(20 * n + i) for i in range(20)),
     "few words": lambda n: "cat " + " ".join(letters(n * n * i % 47) for i in range(1, 13)),
@@ -407,7 +407,7 @@ def candidates(kind: Callable[[int], str], size: int, run: int) -> Cluster:
 
 
 def mark_cluster(given: Cluster) -> Cluster:
-    return Cluster(given.query, retrieve.mark_duplicates(given.hits))
+    return Cluster(given.query, repeats.mark_duplicates(given.hits))
 
 
 def build_cluster(given: Cluster) -> None:

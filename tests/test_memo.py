@@ -1,4 +1,4 @@
-"""A function that remembers: what it gives, how much it keeps, and that the collector of garbage passes it over."""
+"""A function that remembers: what it gives, how much it keeps, and that the garbage collector passes it over."""
 
 from __future__ import annotations
 
@@ -48,7 +48,14 @@ def test_threads_that_begin_anew_all_the_time_get_what_they_ask_for() -> None:
     assert not wrong
 
 
-def test_the_collector_of_garbage_passes_over_what_is_remembered() -> None:
+def test_the_garbage_collector_passes_over_what_is_remembered() -> None:
     term_key.each(stem_words(["cats", "running"]))
     assert "cat" in term_key.known
     assert not gc.is_tracked(term_key.known)
+
+
+def test_a_long_text_is_not_kept_and_pushes_nothing_out() -> None:
+    memo = Memo(len, 2, longest=3)
+    memo.each(["a", "bb"])
+    assert memo("four") == 4
+    assert memo.known == {"a": 1, "bb": 2}

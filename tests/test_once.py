@@ -15,11 +15,11 @@ import Stemmer
 from conftest import counted_ids, fixed_clock, raw
 from numpy.typing import NDArray
 
-from retcon import Memory, Note, Scope, reading, retrieve, sample, words
+from retcon import Memory, Note, Scope, reading, repeats, sample, words
 from retcon.errors import ConflictError, InputError, RouterError
 from retcon.features import FEATURES, SPREAD, TYPES
 from retcon.model import HashingEmbed
-from retcon.retrieve import mark_duplicates
+from retcon.repeats import mark_duplicates
 from retcon.route import Router, default_router
 from retcon.store.writing import BATCH
 
@@ -172,11 +172,11 @@ def test_remembered_stems_are_the_stemmers_own() -> None:
 def test_duplicates_are_those_that_comparing_each_note_with_all_before_it_finds(talk: Memory) -> None:
     hits = [hit for query in QUERIES[:40] for hit in talk.search(query, top_k=12)]
     plain = [replace(hit, duplicate_of=None) for hit in {hit.id: hit for hit in hits}.values()]
-    said = [retrieve._read_hit(hit) for hit in plain]
+    said = [repeats._read_hit(hit) for hit in plain]
     firsts: list[int] = []
     wanted: list[str | None] = []
     for i in range(len(plain)):
-        twin = next((j for j in firsts if retrieve._same(said[j], said[i])), None)
+        twin = next((j for j in firsts if repeats._same(said[j], said[i])), None)
         wanted.append(None if twin is None else plain[twin].id)
         firsts += [i] if twin is None else []
     for size in (20, len(plain)):  # one by one, and by bits

@@ -42,7 +42,7 @@ WITH RECURSIVE
     UNION SELECT note.seq FROM note JOIN version ON note.supersedes = version.seq
   )
 """  # of the notes with these ids, a JSON list: all of each chain of corrections
-SLOT, _TEXT = 5, 10  # where a row of the NOTE query has the slot, and the text
+SLOT = 5  # where a row of the NOTE query has the slot
 _COMMON, SUM = 15, 17  # so many columns every checksum is over; where the row has the checksum itself
 
 
@@ -61,39 +61,9 @@ def is_damaged(row: Sequence[Any]) -> bool:
     return bool(sum_note(row) != row[SUM])
 
 
-class Checked:
-    """Rows of the NOTE query that were held against their checksum lately: one that comes back as it was is not again.
-
-    Once there are `most` of them it begins anew; a row with a text of more than `longest` characters is never kept.
-    """
-
-    def __init__(self, most: int = 1 << 12, longest: int = 4_000) -> None:
-        self.most, self.longest = most, longest
-        self.rows: dict[int, Sequence[Any]] = {}  # by seq
-
-    def is_damaged(self, row: Sequence[Any]) -> bool:
-        """Whether the note in the row is not what was written."""
-        if self.rows.get(row[0]) == row:
-            return False
-        if is_damaged(row):
-            return True
-        if len(self.rows) >= self.most:
-            self.forget()
-        if len(row[_TEXT]) <= self.longest:
-            self.rows[row[0]] = row
-        return False
-
-    def forget(self) -> None:
-        """Keep none of the rows."""
-        self.rows.clear()
-
-
-CHECKED = Checked()
-
-
 def read_note(row: Sequence[Any]) -> Note:
     """The note in a row of the NOTE query; an error where it is not what was written."""
-    if CHECKED.is_damaged(row):
+    if is_damaged(row):
         name = row[1] if isinstance(row[1], str) else "?"
         raise Damage(f"note {name!r} does not match its checksum; 'retcon check' says what to do")
     return Note(

@@ -39,7 +39,7 @@ from retcon.store.checksum import checksum
 from retcon.store.database import IN, Database, Many, translate_damage
 from retcon.store.indexes import Indexes
 from retcon.store.matrices import Matrices
-from retcon.store.rows import CHECKED, DERIVED, FACT_PLACES, NOTE, VERSIONS, check_of, conditions, read_note
+from retcon.store.rows import DERIVED, FACT_PLACES, NOTE, VERSIONS, check_of, conditions, read_note
 from retcon.store.service import SharedTables
 from retcon.store.snapshot import SqlSnapshot
 from retcon.store.writing import BATCH, Stored, Writer
@@ -478,7 +478,6 @@ def _from(connection: Database, scope: Scope, after: str | int | None, order: Or
 def _forget_texts() -> None:
     """Keep no text in memory that was read so far: some of them are deleted."""
     reading.forget()
-    CHECKED.forget()
 
 
 def _batches(notes: Iterable[Note]) -> Iterator[list[Note]]:
