@@ -37,7 +37,7 @@ from retcon.model import Ask, Chat, Reply
 
 SPENT = ("calls", "prompted", "generated", "unparsed", "seconds")
 CHECKS = "rivals-checks.json"  # beside the rows
-_KIND = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
+_KIND = re.compile(r"^\w+(?=:)|\b[A-Z]\w*(?:Error|Exception|Timeout)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def kind_of_error(error: str) -> str:
 
 
 def read_checks(folder: Path) -> dict[str, bool]:
-    """System -> whether the check with the model found it to work, of those that were checked."""
+    """System -> whether the check with the model found it to work, of those whose check came to an end."""
     path = folder / CHECKS
     found: dict[str, bool] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return found

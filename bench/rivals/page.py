@@ -54,19 +54,22 @@ def by_domain(found: Mapping[str, Any]) -> str:
     names = list(found["domains"])
     rows = []
     for name in (*OURS, *SYSTEMS):
-        cells = [_domain_cell(found["domains"][domain]["systems"].get(name)) for domain in names]
+        cells = [_domain_cell(name, found["domains"][domain]) for domain in names]
         if any(cells):
             rows.append([TITLES[name], *(cell or DASH for cell in cells)])
     return grid(["system", *(f"{name}: both (llm, strict)" for name in names)], rows)
 
 
-def _domain_cell(row: Mapping[str, Any] | None) -> str:
+def _domain_cell(name: str, domain: Mapping[str, Any]) -> str:
+    row = domain["systems"].get(name)
     if row is None:
         return ""
     if row.get("why"):
         return f"not measured: {row['why']}"
     both, llm, strict = (number(row[key]["mean"]) for key in ("both", "llm", "strict"))
-    return f"{both} ({llm}, {strict})"
+    total = domain["questions"]["histories"]
+    done = row["ingest"]["histories"] if "ingest" in row else total
+    return f"{both} ({llm}, {strict})" + (f", {done} of {total} histories" if done < total else "")
 
 
 def differences(found: Mapping[str, Any], ours: str, measure: str = "both") -> str:
@@ -127,11 +130,28 @@ def ahead(found: Mapping[str, Any]) -> str:
     return grid(["domain", "ahead", "budget", "of", "ours less theirs"], rows) if rows else "*None.*"
 
 
+def leads(found: Mapping[str, Any]) -> str:
+    """Who is ahead of each of ours in the mean over budgets, in every domain, by either measure; a star: surely."""
+    rows = []
+    for domain, each in found["domains"].items():
+        for mine in OURS:
+            gaps = {name: gap[mine]["mean"] for name, gap in each["differences"].items()}
+            rows.append([domain, TITLES[mine], *(_leading(gaps, measure) for measure in ("both", "utility"))])
+    return grid(["domain", "ours", "ahead in right answers", "ahead in utility at .5"], rows)
+
+
+def _leading(gaps: Mapping[str, Mapping[str, Any]], measure: str) -> str:
+    behind = sorted((gap[measure]["mean"], name) for name, gap in gaps.items() if gap[measure]["mean"] < 0)
+    said = [f"{TITLES[name]} {number(-mean)}{'*' * (gaps[name][measure]['high'] < 0)}" for mean, name in behind]
+    return ", ".join(said) or DASH
+
+
 _SHOWN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "rivals-summary": summary,
     "rivals-domains": by_domain,
     "rivals-costs": costs,
     "rivals-ahead": ahead,
+    "rivals-leads": leads,
     "rivals-no-model": partial(differences, ours=NO_MODEL),
     "rivals-one-call": partial(differences, ours=ONE_CALL),
     "rivals-ladder": partial(differences, ours=LADDER_HALF, measure="utility"),

@@ -10,7 +10,7 @@ have not seen the domain (`bench.travel`); rivals are read once, from what they 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,7 +138,7 @@ def unmeasured(cost: Mapping[str, Any], histories: int) -> str:
     if cost["histories"] < (1 - FAILED) * histories:
         reasons = [f"{reason} on {count}" for reason, count in cost["failed"].items()]
         late = histories - cost["histories"] - sum(cost["failed"].values())
-        reasons += [f"{late} not reached in time"] if late else []
+        reasons += [f"{late} not done"] if late else []
         return f"{histories - cost['histories']} of {histories} histories missing: {', '.join(reasons)}"
     return ""
 
@@ -212,25 +212,23 @@ def _weigh(sums: Array, share: float) -> Array:
 def analyse(rows: Path = ROWS) -> dict[str, Any]:
     """Every figure of the comparison."""
     contexts, histories = read_rows(rows / "rivals.parquet"), read_rows(rows / "rivals-histories.parquet")
-    tried = {each["system"]: True for each in histories} | read_checks(rows)
+    checks = read_checks(rows)
+    tried = {each["system"] for each in histories} | set(checks)
     found: dict[str, Any] = {}
     for name in DOMAINS:
         domain = read_domain(rows_of(f"{name}-rivals", rows), name=name)
         ours = {title: score_ours(domain, policy) for title, policy in learn(name).items()}
         found[name] = compare(domain, ours, [r for r in contexts if r["domain"] == name],
-                              [r for r in histories if r["domain"] == name], tried)  # fmt: skip
+                              [r for r in histories if r["domain"] == name], tried, checks)  # fmt: skip
         print(name, flush=True)
     return {"seed": SEED, "draws": DRAWS, "budgets": list(BUDGETS), "domains": found, "mean": over_domains(found)}
 
 
 def compare(
     domain: Domain, ours: Mapping[str, Scores], contexts: Sequence[Mapping[str, Any]],
-    histories: Sequence[Mapping[str, Any]], tried: Mapping[str, bool],
+    histories: Sequence[Mapping[str, Any]], tried: Collection[str], checks: Mapping[str, bool],
 ) -> dict[str, Any]:  # fmt: skip
-    """One domain: the figures of ours and of every rival that was tried in any, and the differences.
-
-    `tried` says of each whether it passed the check with the model.
-    """
+    """One domain: the figures of ours and of every rival that was tried in any, and the differences."""
     there, total = domain.answerable, len(set(domain.conversations))
     systems: dict[str, Any] = {name: summarise(each, there) for name, each in ours.items()}
     differences: dict[str, Any] = {}
@@ -243,7 +241,7 @@ def compare(
         why = unmeasured(cost, total)
         if not why and np.isnan(scores.values["both"]).all():
             why = "contexts were made and not read"
-        if why and not tried[name]:
+        if why and not checks.get(name, True):
             why += "; it failed the check with this model"
         systems[name] = {"ingest": cost, "why": why, **({} if why else summarise(scores, there))}
         if not why:

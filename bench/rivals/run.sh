@@ -41,8 +41,9 @@ among() { tr , '\n' <<< "$ONLY" | grep -xE "$1" | paste -sd, -; } # those of ONL
 pack() { # the few files to take home, each whole at any moment
   cp "$DEST"/second-?/*.gz "$DEST/second/" 2> /dev/null
   # 1: a file grew while it was read, which leaves a whole archive
-  (cd "$DEST" && for each in contexts kept logs; do tar czf "new-$each" "$each"; [ $? -le 1 ] && mv "new-$each" "back/$each.tgz"; done) 2> /dev/null
-  for each in ours first second; do (cd "$DEST/$each" && tar cf "../new-$each" ./*.gz && mv "../new-$each" "../back/$each.tar") 2> /dev/null; done
+  local new="new-$BASHPID" # two may pack at once when all ends
+  (cd "$DEST" && for each in contexts kept logs; do tar czf "$new" "$each"; [ $? -le 1 ] && mv "$new" "back/$each.tgz"; done) 2> /dev/null
+  for each in ours first second; do (cd "$DEST/$each" && tar cf "../$new" ./*.gz && mv "../$new" "../back/$each.tar") 2> /dev/null; done
 }
 stop() {
   for each in $servers $others $packing; do kill "$each" 2> /dev/null; done
@@ -73,9 +74,12 @@ decode() { # the decoder; should it stand still or fail, another one without gra
     $PYTHON -m bench.rivals.decoder --model "$MODEL" --socket "$socket" $graphs &
     child=$!
     wait "$child" && return
-    say "decoder $try has ended with $?; another one without graphs" > /dev/null
+    say "decoder $try has ended with $?" > /dev/null
     graphs=--no-graphs
+    sleep 2
   done
+  say "no decoder: what is there is packed" > /dev/null
+  kill -TERM $$ # of all of this script
 }
 await() { # log, word
   until grep -q "$2" "$1" 2> /dev/null; do

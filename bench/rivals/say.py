@@ -32,6 +32,7 @@ class Said:
 
 
 Say = Callable[[str, int, float, int], Said]  # prompt, tokens, temperature, seed
+SENT = 3  # decoders that a call is sent to before it is given up
 Template = Callable[..., str]
 
 
@@ -65,18 +66,20 @@ class TransformersSay:
         return Said(reply.text, reply.prompt_tokens, reply.completion_tokens, reply.finish)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Under:
     """A call under way: what was asked for, and where its answer goes."""
 
     asked: tuple[list[int], int, float, int]  # tokens, limit, temperature, seed
     said: Future[list[int] | None]
+    sent: int = 0  # to so many decoders
 
 
 class DecoderSay:
     """A model in a process of its own: here are only its tokenizer and the calls under way.
 
-    Should that process end, calls under way are asked again of the next one that listens at the same socket.
+    Should that process end, calls under way are asked again of the next one that listens at the same socket; one that
+    was under way when several ended is given up, as it may be what ends them.
     """
 
     def __init__(self, folder: str, socket: str, *, patience: float = 120.0) -> None:
@@ -115,6 +118,7 @@ class DecoderSay:
         return Said(clean(text), len(ids), len(said), "stop" if stopped else "length")
 
     def _send(self, number: int, call: _Under) -> None:
+        call.sent += 1
         with suppress(OSError):  # what a decoder that ends does not get, the next one gets
             self._connection.send((number, *call.asked))
 
@@ -137,13 +141,19 @@ class DecoderSay:
             with suppress(OSError):
                 found = Client(self._socket, "AF_UNIX")
                 with self._lock:
+                    self._connection.close()
                     self._connection = found
+                    self._give_up([number for number, call in self._calls.items() if call.sent >= SENT])
                     for number, call in self._calls.items():
                         self._send(number, call)
                 return True
             time.sleep(0.2)
         with self._lock:
             self._gone = True
-            for call in self._calls.values():
-                call.said.set_exception(ConnectionError("the decoder is gone"))
+            self._connection.close()
+            self._give_up(list(self._calls))
         return False
+
+    def _give_up(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            self._calls.pop(number).said.set_exception(ConnectionError("the decoder is gone"))

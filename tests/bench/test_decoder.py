@@ -177,11 +177,12 @@ def test_calls_under_way_are_asked_again_of_the_next_decoder(folder: Path, tmp_p
     path = str(tmp_path / "socket")
     with Listener(path, "AF_UNIX") as first:
         say_it = DecoderSay(str(folder), path)
-        found: list[Any] = []
-        caller = threading.Thread(target=lambda: found.append(say_it("a b c", 4, 0.0, 0)))
-        caller.start()
-        with first.accept() as connection:
-            asked = connection.recv()
+        connection = first.accept()
+    found: list[Any] = []
+    caller = threading.Thread(target=lambda: found.append(say_it("a b c", 4, 0.0, 0)))
+    caller.start()
+    with connection:  # nobody listens any more when it ends
+        asked = connection.recv()
     with Listener(path, "AF_UNIX") as second, second.accept() as connection:
         assert connection.recv() == asked
         connection.send((asked[0], [5, 6, 0]))
@@ -221,14 +222,61 @@ def test_a_decoder_that_stands_still_is_left(weights: Weights, capfd: pytest.Cap
     assert "stands still" in capfd.readouterr().out
 
 
-def test_a_decoder_that_goes_on_is_not_left(weights: Weights) -> None:
-    from bench.rivals.decoder import watch
-
+def test_a_decoder_stands_still_only_while_no_step_comes(weights: Weights) -> None:
+    """Rows are under way for longer than a step may take, and each step sets the time back."""
     made = decoder(weights)
-    left: list[int] = []
-    threading.Thread(target=watch, args=(made, left.append), daemon=True).start()
-    assert all(say(made, rows()))
-    assert not left
+    seen: list[bool] = []
+    step = made.pools[0].launch
+
+    def launch() -> None:
+        seen.append(made.stands_still(60.0))
+        made.last_step -= 50.0  # as if the step took so long
+        seen.append(made.stands_still(60.0))
+        step()
+
+    made.pools[0].launch = launch  # type: ignore[method-assign]
+    assert say(made, [Row(0, Ask((), 20), prompt(1, 5))])[0]
+    assert len(seen) > 2  # several steps, of 50 s each
+    assert not any(seen)
+    made._done[rows()[0]] = lambda _: None
+    made.last_step -= 61.0
+    assert made.stands_still(60.0)
+
+
+def test_a_call_that_several_decoders_ended_with_is_given_up(folder: Path, tmp_path: Path) -> None:
+    from multiprocessing.connection import Listener
+
+    from bench.rivals.say import SENT, DecoderSay
+
+    save_tokenizer(folder)
+    path = str(tmp_path / "socket")
+    failed: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            say_it("a b c", 4, 0.0, 0)
+        except ConnectionError as error:
+            failed.append(error)
+
+    with Listener(path, "AF_UNIX") as first:
+        say_it = DecoderSay(str(folder), path)
+        connection = first.accept()
+    caller = threading.Thread(target=ask)
+    caller.start()
+    for _ in range(SENT - 1):
+        with connection:  # nobody listens any more when it ends
+            connection.recv()
+        with Listener(path, "AF_UNIX") as another:
+            connection = another.accept()
+    with connection:
+        connection.recv()
+    with Listener(path, "AF_UNIX") as last, last.accept() as connection:
+        caller.join()
+        assert len(failed) == 1
+        other = threading.Thread(target=lambda: say_it("c", 4, 0.0, 0))
+        other.start()
+        connection.send((connection.recv()[0], [0]))  # one that did nothing wrong is answered
+        other.join()
 
 
 def save_tokenizer(folder: Path) -> None:

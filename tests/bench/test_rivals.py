@@ -22,7 +22,7 @@ from bench.rivals import answers, quality
 from bench.rivals.base import COUNTER, Setup, batches, fit, when
 from bench.rivals.contexts import Job, Log, Meter, share
 from bench.rivals.endpoint import Call, Endpoint, gives_object
-from bench.rivals.page import ahead, by_domain, costs, differences, summary
+from bench.rivals.page import ahead, by_domain, costs, differences, leads, summary
 from bench.rivals.questions import ASKED, BUDGETS, UNANSWERABLE, draw
 from bench.rivals.say import Said
 from bench.rivals.server import Kept, Service, serve
@@ -302,7 +302,7 @@ def test_a_system_whose_replies_mostly_do_not_parse_is_not_measured_and_says_why
     failed = quality.ingest([{**took, "unparsed": 0, "error": "ValueError: no"}])
     assert "ValueError: no" in quality.unmeasured(failed, 1)
     assert quality.unmeasured(quality.ingest([{**took, "unparsed": 1}]), 1) == ""
-    assert quality.unmeasured(failed, 3) == "3 of 3 histories missing: ValueError: no on 1, 2 not reached in time"
+    assert quality.unmeasured(failed, 3) == "3 of 3 histories missing: ValueError: no on 1, 2 not done"
 
 
 def test_an_error_is_kept_by_its_kind_and_without_what_anyone_said() -> None:
@@ -310,6 +310,7 @@ def test_an_error_is_kept_by_its_kind_and_without_what_anyone_said() -> None:
     assert answers.kind_of_error(said) == "CognifyFailedError/ValidationError"
     assert answers.kind_of_error("") == ""
     assert answers.kind_of_error("Ann ended it") == "error"
+    assert answers.kind_of_error("ReadTimeout: Ann") == "ReadTimeout"
 
 
 def test_checks_of_a_run_are_added_to_what_is_known(tmp_path: Path) -> None:
@@ -334,8 +335,9 @@ def test_every_table_can_be_drawn_from_a_result() -> None:
         "langmem": {"ingest": cost, "why": "no"},
     }
     gaps = {ours: {"mean": gap, "budgets": [gap] * len(BUDGETS)} for ours in quality.OURS}
+    domain = {"systems": systems, "differences": {"mem0": gaps}, "questions": {"histories": 2}}
     found = {
-        "budgets": list(BUDGETS), "domains": {"locomo": {"systems": systems, "differences": {"mem0": gaps}}},
+        "budgets": list(BUDGETS), "domains": {"locomo": domain},
         "mean": {name: row | {"domains": 1} for name in (*quality.OURS, "mem0")},
     }  # fmt: skip
     assert "Mem0, infer=True" in summary(found)
@@ -343,6 +345,10 @@ def test_every_table_can_be_drawn_from_a_result() -> None:
     assert "-.100 [-.200, +.100]" in differences(found, quality.ONE_CALL)
     assert "10%" in costs(found)
     assert ahead(found).count("Mem0") == len(BUDGETS)
+    assert ".500 (.500, .500), 1 of 2 histories" in by_domain(found)  # of mem0, and of none of ours
+    assert by_domain(found).count("1 of 2") == 1
+    assert leads(found).count("Mem0, infer=True .100,") + leads(found).count("Mem0, infer=True .100 |") == 2 * 4
+    assert "*" not in leads(found).replace("**", "")  # no interval excludes 0
 
 
 def took(system: str, conversation: str, error: str = "", calls: int = 0) -> dict[str, Any]:
