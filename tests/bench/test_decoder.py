@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -277,6 +278,19 @@ def test_a_call_that_several_decoders_ended_with_is_given_up(folder: Path, tmp_p
         other.start()
         connection.send((connection.recv()[0], [0]))  # one that did nothing wrong is answered
         other.join()
+
+
+def test_a_crowd_of_all_sizes_is_said_to_its_end(weights: Weights, capfd: pytest.CaptureFixture[str]) -> None:
+    from bench.rivals.decoder import _crowd
+
+    made = decoder(weights, ((3, 256), (2, 512)))
+    _crowd(made, list(range(3, 40)), 8)
+    told = re.search(r"8 rows of all sizes: ([\d,]+) tokens after ([\d,]+)", capfd.readouterr().out)
+    assert told is not None
+    said, read = (int(each.replace(",", "")) for each in told.groups())
+    assert said >= 8  # each says something
+    assert read == made.read_tokens + made.copied_tokens
+    assert not made._done
 
 
 def save_tokenizer(folder: Path) -> None:
