@@ -239,7 +239,7 @@ class SqlStore(ABC):
         with self._writing(Touches(notes=note_ids)) as connection, translate_damage(self.path):
             chosen = deleting.find_versions(connection, note_ids) if versions else note_ids
             notes, records = deleting.delete(connection, chosen)
-        _forget_texts()
+        reading.forget()
         return Deleted(notes, records, self.in_memory or not notes)
 
     def delete_all(self, scope: Scope) -> Deleted:
@@ -251,7 +251,7 @@ class SqlStore(ABC):
             for scope_id in scopes:
                 gone = deleting.delete_scope(connection, scope_id)
                 notes, records = notes + gone[0], records + gone[1]
-        _forget_texts()
+        reading.forget()
         return Deleted(notes, records, self.in_memory or not notes)
 
     def service_tables(self) -> SharedTables | None:
@@ -286,7 +286,7 @@ class SqlStore(ABC):
         if due:
             with self._writing(EVERYTHING) as connection, translate_damage(self.path):
                 deleting.delete(connection, deleting.find_expired(connection, now))
-            _forget_texts()
+            reading.forget()
 
     # -- the index ---------------------------------------------------------------------------------------------------
 
@@ -473,11 +473,6 @@ def _from(connection: Database, scope: Scope, after: str | int | None, order: Or
         named = {"place": place, "scope": rows[0][0]}
         further[f"note.slot {beyond} ?"] = connection.execute(_SLOTS[order], named).fetchone()[0]
     return f"note.slot{way}", further
-
-
-def _forget_texts() -> None:
-    """Keep no text in memory that was read so far: some of them are deleted."""
-    reading.forget()
 
 
 def _batches(notes: Iterable[Note]) -> Iterator[list[Note]]:
